@@ -1,0 +1,150 @@
+-- Repositories, their replicas, and what was seen of them on disks.
+
+CREATE TABLE repositories (
+    id                BIGINT PRIMARY KEY,              -- from counters.repository_id; never given again
+    name              TEXT    NOT NULL UNIQUE,
+    kind              TEXT    NOT NULL DEFAULT 'repository',
+    object_format     TEXT    NOT NULL DEFAULT 'sha1', -- 'sha1', 'sha256'
+    bytes             BIGINT  NOT NULL DEFAULT 0,      -- of one copy
+    wanted            BIGINT  NOT NULL DEFAULT 3,      -- countable replicas it ought to have
+    seats             BIGINT  NOT NULL DEFAULT 3,      -- replicas that share in a push's verdict; quorum = seats / 2 + 1
+    replica_count     BIGINT  NOT NULL DEFAULT 0,      -- rows in replicas: kept by triggers on placement changes
+    rack_count        BIGINT  NOT NULL DEFAULT 0,      -- distinct racks of them: kept likewise
+    version           BIGINT  NOT NULL DEFAULT 0,      -- counts the pushes that stand
+    checksum          BLOB,                           -- the definitive one, 32 bytes
+    checksum_key      BIGINT,                          -- id of the key it was taken under
+    push_epoch        BIGINT  NOT NULL DEFAULT 0,      -- highest given to a push
+    repair_epoch      BIGINT  NOT NULL DEFAULT 0,      -- highest given to a repair
+    write_lock_until  BIGINT,                          -- until then pushes are refused
+    write_lock_reason TEXT,
+    created_at        BIGINT  NOT NULL,
+    removed_at        BIGINT,
+    miscounted BOOLEAN GENERATED ALWAYS AS (replica_count <> wanted) STORED,
+    crowded    BOOLEAN GENERATED ALWAYS AS (rack_count < replica_count AND rack_count < wanted) STORED
+);
+CREATE INDEX repositories_miscounted ON repositories (id) WHERE miscounted;
+CREATE INDEX repositories_crowded ON repositories (id) WHERE crowded;
+
+CREATE TABLE tombstones (
+    repository_id BIGINT PRIMARY KEY,  -- for ever
+    name          TEXT   NOT NULL,
+    removed_at    BIGINT NOT NULL
+);
+
+-- An import or a creation under way: the id and the fileservers are chosen, the copies are being made.
+CREATE TABLE imports (
+    id             BIGINT PRIMARY KEY,     -- the repository's future id
+    name           TEXT   NOT NULL UNIQUE,
+    object_format  TEXT   NOT NULL,
+    wanted         BIGINT NOT NULL,
+    bytes          BIGINT NOT NULL,        -- as the client estimates
+    fileserver_ids TEXT  NOT NULL,        -- chosen by placement
+    created_at     BIGINT NOT NULL
+);
+
+CREATE TABLE replicas (
+    repository_id     BIGINT  NOT NULL REFERENCES repositories (id),
+    fileserver_id     BIGINT  NOT NULL REFERENCES fileservers (id),
+    state             TEXT    NOT NULL,                -- 'creating', 'live', 'leaving' (reads, votes, counts no more), 'removing'
+    version           BIGINT,
+    checksum          BLOB,                           -- NULL: not known, or known to be damaged
+    checksum_key      BIGINT,
+    in_sync           BOOLEAN NOT NULL DEFAULT FALSE,  -- checksum is the definitive one; set by the statement that writes it
+    out_of_sync_since BIGINT,
+    bytes             BIGINT  NOT NULL DEFAULT 0,
+    verified_at       BIGINT,                          -- last compared with the disk
+    scrubbed_at       BIGINT,                          -- last full object check
+    packs             BIGINT  NOT NULL DEFAULT 0,
+    loose             BIGINT  NOT NULL DEFAULT 0,
+    state_since       BIGINT  NOT NULL,
+    PRIMARY KEY (repository_id, fileserver_id)
+) WITHOUT ROWID;
+CREATE INDEX replicas_by_fileserver ON replicas (fileserver_id, repository_id);
+CREATE INDEX replicas_not_in_sync ON replicas (repository_id, fileserver_id) WHERE NOT in_sync;
+CREATE INDEX replicas_not_live ON replicas (repository_id, fileserver_id) WHERE state <> 'live';
+CREATE INDEX replicas_by_verified ON replicas (verified_at);
+
+-- Differences between disks and SQL; nothing is kept of what agrees.
+CREATE TABLE inventory (
+    repository_id BIGINT NOT NULL,
+    fileserver_id BIGINT NOT NULL REFERENCES fileservers (id),
+    found         TEXT   NOT NULL,  -- 'missing', 'changed' (not by the agent's doing), 'untracked' (no row)
+    generation    BIGINT NOT NULL,  -- of the agent's inventory
+    since         BIGINT NOT NULL,
+    PRIMARY KEY (repository_id, fileserver_id)
+);
+
+CREATE TABLE quarantine (
+    repository_id BIGINT NOT NULL,
+    fileserver_id BIGINT NOT NULL REFERENCES fileservers (id),
+    path          TEXT   NOT NULL,  -- below the agent's root
+    since         BIGINT NOT NULL,
+    reason        TEXT   NOT NULL,
+    bytes         BIGINT NOT NULL,
+    PRIMARY KEY (repository_id, fileserver_id, path)
+);
+
+CREATE TABLE pushes (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    repository_id BIGINT NOT NULL REFERENCES repositories (id),
+    state         TEXT   NOT NULL,  -- 'open', 'committed', 'aborted'
+    base_version  BIGINT NOT NULL,
+    epoch         BIGINT NOT NULL,
+    router        TEXT   NOT NULL,
+    commands      TEXT  NOT NULL,
+    new_checksum  BLOB,
+    voters        TEXT  NOT NULL,
+    opened_at     BIGINT NOT NULL,
+    lease_until   BIGINT NOT NULL,
+    closed_at     BIGINT
+);
+CREATE UNIQUE INDEX pushes_one_open ON pushes (repository_id) WHERE state = 'open';
+
+-- Counts, kept on placement changes alone: a push touches none of this.
+CREATE TRIGGER replicas_inserted AFTER INSERT ON replicas BEGIN
+    UPDATE repositories
+       SET replica_count = replica_count + 1,
+           rack_count = (SELECT count(DISTINCT f.rack_id) FROM replicas r JOIN fileservers f ON f.id = r.fileserver_id
+                          WHERE r.repository_id = NEW.repository_id)
+     WHERE id = NEW.repository_id;
+    UPDATE counters SET value = value + 1 WHERE name = 'replicas';
+END;
+CREATE TRIGGER replicas_deleted AFTER DELETE ON replicas BEGIN
+    UPDATE repositories
+       SET replica_count = replica_count - 1,
+           rack_count = (SELECT count(DISTINCT f.rack_id) FROM replicas r JOIN fileservers f ON f.id = r.fileserver_id
+                          WHERE r.repository_id = OLD.repository_id)
+     WHERE id = OLD.repository_id;
+    UPDATE counters SET value = value - 1 WHERE name = 'replicas';
+END;
+CREATE TRIGGER repositories_inserted AFTER INSERT ON repositories BEGIN
+    UPDATE counters SET value = value + 1 WHERE name = 'repositories';
+END;
+CREATE TRIGGER repositories_deleted AFTER DELETE ON repositories BEGIN
+    UPDATE counters SET value = value - 1 WHERE name = 'repositories';
+END;
+CREATE TRIGGER fileservers_inserted AFTER INSERT ON fileservers BEGIN
+    UPDATE counters SET value = value + 1 WHERE name = 'fileservers';
+END;
+CREATE TRIGGER fileservers_deleted AFTER DELETE ON fileservers BEGIN
+    UPDATE counters SET value = value - 1 WHERE name = 'fileservers';
+END;
+
+CREATE VIEW countable_replicas AS
+  SELECT r.repository_id, r.fileserver_id, f.rack_id, r.in_sync, r.out_of_sync_since
+    FROM replicas r JOIN fileservers f ON f.id = r.fileserver_id
+   WHERE f.counts AND r.state = 'live';
+
+-- A cheap superset of every placement exception; never scans the fleet.
+CREATE VIEW suspects AS
+  SELECT id AS repository_id FROM repositories WHERE miscounted
+  UNION SELECT id FROM repositories WHERE crowded
+  UNION SELECT repository_id FROM replicas WHERE NOT in_sync
+  UNION SELECT repository_id FROM replicas WHERE state <> 'live'
+  UNION SELECT r.repository_id FROM fileservers f JOIN replicas r ON r.fileserver_id = f.id
+         WHERE NOT f.counts OR f.health <> 'online';
+
+-- The view, kept as a table so that the planner sees its size.
+CREATE TABLE suspect (
+    repository_id BIGINT PRIMARY KEY
+);

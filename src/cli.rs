@@ -1,0 +1,1 @@
+//! Commands: the one place where all parts are joined.

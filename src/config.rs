@@ -1,0 +1,1 @@
+//! Configuration: one small struct a concern, every key documented in `config/trued.toml`.

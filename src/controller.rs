@@ -1,0 +1,1 @@
+//! The evaluate, dispatch and observe loops.

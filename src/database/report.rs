@@ -1,0 +1,1 @@
+//! Statements that answer people: status, backlog, why, lists.

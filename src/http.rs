@@ -1,0 +1,1 @@
+//! The API, health pages and metrics.

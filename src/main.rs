@@ -1,0 +1,2 @@
+//! trued.
+fn main() {}

@@ -1,0 +1,18 @@
+//! The nouns of trued, their states, and the few laws that two stages share.
+//!
+//! Nothing here does I/O, reads a clock, or waits: every stage of the program may
+//! import this module, and it imports none of them. Times are milliseconds since
+//! 1970 in UTC ([`Millis`]), sizes are bytes.
+
+pub mod attempt;
+pub mod checksum;
+pub mod finding;
+pub mod fleet;
+pub mod goal;
+pub mod grant;
+pub mod id;
+pub mod token;
+pub mod wire;
+
+/// A moment or a length of time, in milliseconds. Moments count from 1970-01-01 UTC.
+pub type Millis = i64;

@@ -1,0 +1,1 @@
+//! Claim, step, renew, record.
