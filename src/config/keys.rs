@@ -1,0 +1,155 @@
+//! The list of all keys.
+
+use super::value::Kind;
+
+/// One key of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// `section.key`.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// Its value where nobody gives one.
+    pub default: &'static str,
+    /// Whether it is masked where it is shown.
+    pub secret: bool,
+    /// What it is for, and why its default is what it is.
+    pub reason: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, reason: &'static str) -> Key {
+    Key { name, kind, default, secret: false, reason }
+}
+
+const fn secret(name: &'static str, kind: Kind, default: &'static str, reason: &'static str) -> Key {
+    Key { name, kind, default, secret: true, reason }
+}
+
+/// Every key, in the order of `config/trued.toml`.
+pub const KEYS: &[Key] = &[
+    secret(
+        "database.url",
+        Kind::DatabaseUrl,
+        "",
+        "Where the fleet is remembered: sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME. Empty: none; `trued up` then keeps a file below its data directory.",
+    ),
+    key(
+        "http.listen",
+        Kind::Address,
+        "127.0.0.1:7080",
+        "Address of the API. Loopback only, because this version knows no tokens.",
+    ),
+    key("goals.directory", Kind::Text, "goals", "Directory of goal files."),
+    key(
+        "goals.schedule",
+        Kind::Schedule,
+        "0 */2 * * * *",
+        "When goals that name no schedule are evaluated: cron with seconds, UTC. Two minutes: copies take longer than that to be made, so looking more often finds little.",
+    ),
+    key(
+        "goals.poll",
+        Kind::Duration,
+        "5s",
+        "How often goal and repair files are looked at for edits: an edit shows in `status` within this.",
+    ),
+    key(
+        "goals.parallel",
+        Kind::Count { min: 1, max: 64 },
+        "4",
+        "Goals evaluated at a time by one controller: each has a session of its own on the database.",
+    ),
+    key("repairs.directory", Kind::Text, "repairs", "Directory of repair files."),
+    key(
+        "fleet.grace",
+        Kind::Duration,
+        "30m",
+        "How long a fileserver may be offline, summed over flaps, before its replicas stop to count and are copied elsewhere. Longer than a reboot with a disk check.",
+    ),
+    key(
+        "fleet.fill_limit",
+        Kind::Count { min: 10, max: 100 },
+        "90",
+        "Percent of a disk that new copies may fill. The rest is for pushes to what is there.",
+    ),
+    key("observe.period", Kind::Duration, "10s", "How often each agent is asked for its status."),
+    key(
+        "observe.timeout",
+        Kind::Duration,
+        "3s",
+        "How long a status may take. With a second between questions after a miss, three misses fit into 15 s.",
+    ),
+    key("dispatch.period", Kind::Duration, "1s", "How often findings become attempts."),
+    key(
+        "dispatch.in_flight",
+        Kind::Count { min: 1, max: 10_000 },
+        "256",
+        "Attempts queued or running in the whole fleet: the rest waits as findings, where people see why.",
+    ),
+    key(
+        "worker.concurrency",
+        Kind::Count { min: 1, max: 256 },
+        "8",
+        "Attempts that one worker runs at a time. The work is the agents': a worker mostly waits.",
+    ),
+    key(
+        "worker.lease",
+        Kind::Duration,
+        "30s",
+        "How long a silent worker keeps an attempt. Renewed at a third of it.",
+    ),
+    key(
+        "worker.shutdown_grace",
+        Kind::Duration,
+        "5s",
+        "How long a worker that was asked to stop lets attempts end before it gives them back.",
+    ),
+    key("queue.window", Kind::Count { min: 1, max: 10_000 }, "64", "Attempts looked at in one claim."),
+    key(
+        "queue.sweep",
+        Kind::Duration,
+        "1s",
+        "How often SQL is looked at for queued attempts whose reminder was lost.",
+    ),
+    key(
+        "agent.capacity",
+        Kind::Size,
+        "0",
+        "Bytes that an agent says it has; 0: the whole disk. For several agents on one disk.",
+    ),
+    key(
+        "agent.processes",
+        Kind::Count { min: 1, max: 10_000 },
+        "64",
+        "Git processes that one agent runs at a time.",
+    ),
+    key("agent.sweep", Kind::Duration, "10s", "Shortest time between two sweeps of an agent's inventory."),
+];
+
+/// The key of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// `; did you mean …?` or a list of what is allowed, for an unknown key.
+#[must_use]
+pub fn suggestion(unknown: &str) -> String {
+    let near = KEYS
+        .iter()
+        .map(|key| (strsim::jaro_winkler(unknown, key.name), key.name))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.8);
+    if let Some((_, name)) = near {
+        return format!("did you mean {name}?");
+    }
+    let section = unknown.split('.').next().unwrap_or_default();
+    let in_section: Vec<_> =
+        KEYS.iter().filter(|key| key.name.split('.').next() == Some(section)).map(|key| key.name).collect();
+    if in_section.is_empty() {
+        let mut sections: Vec<_> = KEYS.iter().filter_map(|key| key.name.split('.').next()).collect();
+        sections.dedup();
+        format!("sections are: {}", sections.join(", "))
+    } else {
+        format!("keys there are: {}", in_section.join(", "))
+    }
+}

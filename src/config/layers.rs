@@ -1,0 +1,214 @@
+//! Layers of values: defaults, files, environment, flags; each remembers where it came from.
+
+use super::keys::{self, KEYS, Key};
+use super::value::mask_url;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody gave one.
+    Default,
+    /// A file and its line.
+    File(PathBuf, usize),
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag of the command.
+    Flag(String),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// What is wrong with the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read the configuration {path}: {why}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// A file is not TOML.
+    #[error("{path}:{line}: {why}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+        /// The parser's words.
+        why: String,
+    },
+    /// There is no such key.
+    #[error("{origin}: unknown key {key}; {suggestion}")]
+    UnknownKey {
+        /// Where it stands.
+        origin: String,
+        /// The key.
+        key: String,
+        /// The nearest key, or those there are.
+        suggestion: String,
+    },
+    /// The value is not of the key's kind.
+    #[error("{origin}: {key}: {why}")]
+    Value {
+        /// Where it stands.
+        origin: String,
+        /// The key.
+        key: String,
+        /// What is wrong, and what may be written.
+        why: String,
+    },
+}
+
+/// All values with their origins.
+#[derive(Debug, Clone, Default)]
+pub struct Layers {
+    values: BTreeMap<&'static str, (String, Origin)>,
+}
+
+impl Layers {
+    /// Defaults, the file `config/trued.toml`'s like at `/etc/trued/trued.toml` if it is there, the
+    /// file of `--config`, and the environment's `TRUED_SECTION__KEY`.
+    ///
+    /// # Errors
+    /// On the first thing that is wrong.
+    pub fn load(
+        system: &Path,
+        file: Option<&Path>,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut layers = Self::default();
+        if system.exists() {
+            layers.read(system)?;
+        }
+        if let Some(path) = file {
+            layers.read(path)?;
+        }
+        for (name, value) in environment {
+            layers.variable(&name, value)?;
+        }
+        Ok(layers)
+    }
+
+    /// Puts a flag's value over everything else.
+    ///
+    /// # Errors
+    /// When the value is not of the key's kind.
+    pub fn flag(&mut self, flag: &str, key: &str, value: &str) -> Result<(), ConfigError> {
+        self.put(key, value.to_owned(), Origin::Flag(flag.to_owned()))
+    }
+
+    /// Puts a value where nobody gave one.
+    pub fn fallback(&mut self, key: &str, value: impl Into<String>) {
+        if let Some(key) = keys::find(key) {
+            self.values.entry(key.name).or_insert_with(|| (value.into(), Origin::Default));
+        }
+    }
+
+    /// The value of a key, as text.
+    #[must_use]
+    pub fn text(&self, key: &str) -> String {
+        match self.values.get(key) {
+            Some((value, _)) => value.clone(),
+            None => keys::find(key).map_or_else(String::new, |key| key.default.to_owned()),
+        }
+    }
+
+    /// Whether nobody gave this key a value.
+    #[must_use]
+    pub fn is_default(&self, key: &str) -> bool {
+        !self.values.contains_key(key)
+    }
+
+    /// Every key with the value to show and its origin; secrets are masked.
+    #[must_use]
+    pub fn shown(&self) -> Vec<(&'static Key, String, Origin)> {
+        KEYS.iter()
+            .map(|key| {
+                let value = self.text(key.name);
+                let value = if key.secret { mask_url(&value) } else { value };
+                let origin = self.values.get(key.name).map_or(Origin::Default, |(_, origin)| origin.clone());
+                (key, value, origin)
+            })
+            .collect()
+    }
+
+    fn variable(&mut self, name: &str, value: String) -> Result<(), ConfigError> {
+        let Some(rest) = name.strip_prefix("TRUED_") else { return Ok(()) };
+        let Some((section, key)) = rest.split_once("__") else { return Ok(()) };
+        let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
+        self.put(&key, value, Origin::Environment(name.to_owned()))
+    }
+
+    fn read(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
+        let table = toml::de::DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            line: line_of(&text, error.span().map_or(0, |span| span.start)),
+            why: error.message().to_owned(),
+        })?;
+        for (section, value) in table.get_ref() {
+            let line = line_of(&text, section.span().start);
+            let origin = Origin::File(path.to_owned(), line);
+            let Some(inner) = value.get_ref().as_table() else {
+                return Err(unknown(section.get_ref(), &origin));
+            };
+            for (key, value) in inner {
+                let origin = Origin::File(path.to_owned(), line_of(&text, key.span().start));
+                let name = format!("{}.{}", section.get_ref(), key.get_ref());
+                let value = scalar(value.get_ref(), &name, &origin)?;
+                self.put(&name, value, origin)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, name: &str, value: String, origin: Origin) -> Result<(), ConfigError> {
+        let key = keys::find(name).ok_or_else(|| unknown(name, &origin))?;
+        key.kind.check(&value).map_err(|why| wrong(name, &origin, why))?;
+        self.values.insert(key.name, (value, origin));
+        Ok(())
+    }
+}
+
+fn scalar(value: &toml::de::DeValue<'_>, name: &str, origin: &Origin) -> Result<String, ConfigError> {
+    use toml::de::DeValue;
+    match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => Ok(number.to_string()),
+        DeValue::Boolean(yes) => Ok(yes.to_string()),
+        _ => match keys::find(name) {
+            Some(key) => Err(wrong(name, origin, format!("{} is expected", key.kind.allowed()))),
+            None => Err(unknown(name, origin)),
+        },
+    }
+}
+
+fn unknown(name: &str, origin: &Origin) -> ConfigError {
+    ConfigError::UnknownKey {
+        origin: origin.to_string(),
+        key: name.to_owned(),
+        suggestion: keys::suggestion(name),
+    }
+}
+
+fn wrong(name: &str, origin: &Origin, why: String) -> ConfigError {
+    ConfigError::Value { origin: origin.to_string(), key: name.to_owned(), why }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}

@@ -1,0 +1,259 @@
+//! One small struct a concern, made from the layers once at start.
+
+use super::layers::{ConfigError, Layers};
+use super::value;
+use crate::model::Millis;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The whole configuration, checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the fleet is remembered; empty: not said.
+    pub database_url: String,
+    /// The API.
+    pub http: HttpConfig,
+    /// Goals and repairs.
+    pub goals: GoalsConfig,
+    /// What holds for the fleet.
+    pub fleet: FleetConfig,
+    /// Asking agents.
+    pub observe: ObserveConfig,
+    /// Findings to attempts.
+    pub dispatch: DispatchConfig,
+    /// Workers.
+    pub worker: WorkerConfig,
+    /// The queue.
+    pub queue: QueueConfig,
+    /// Agents.
+    pub agent: AgentConfig,
+}
+
+/// `http.*`
+#[derive(Debug, Clone, Copy)]
+pub struct HttpConfig {
+    /// Address of the API.
+    pub listen: SocketAddr,
+}
+
+/// `goals.*`, `repairs.*`
+#[derive(Debug, Clone)]
+pub struct GoalsConfig {
+    /// Directory of goal files.
+    pub directory: PathBuf,
+    /// Directory of repair files.
+    pub repairs: PathBuf,
+    /// When goals that name no schedule are evaluated.
+    pub schedule: cron::Schedule,
+    /// How often files are looked at.
+    pub poll: Duration,
+    /// Goals evaluated at a time.
+    pub parallel: usize,
+}
+
+/// `fleet.*`
+#[derive(Debug, Clone, Copy)]
+pub struct FleetConfig {
+    /// Offline time before replicas stop to count.
+    pub grace: Millis,
+    /// Percent of a disk that new copies may fill.
+    pub fill_limit: i64,
+}
+
+/// `observe.*`
+#[derive(Debug, Clone, Copy)]
+pub struct ObserveConfig {
+    /// Time between two questions.
+    pub period: Duration,
+    /// Longest wait for a status.
+    pub timeout: Duration,
+}
+
+/// `dispatch.*`
+#[derive(Debug, Clone, Copy)]
+pub struct DispatchConfig {
+    /// Time between two rounds.
+    pub period: Duration,
+    /// Attempts in the whole fleet.
+    pub in_flight: u32,
+}
+
+/// `worker.*`
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerConfig {
+    /// Attempts at a time.
+    pub concurrency: usize,
+    /// How long a silent worker keeps an attempt.
+    pub lease: Millis,
+    /// How long attempts may still take when asked to stop.
+    pub shutdown_grace: Duration,
+}
+
+/// `queue.*`
+#[derive(Debug, Clone, Copy)]
+pub struct QueueConfig {
+    /// Attempts looked at in one claim.
+    pub window: usize,
+    /// Time between two looks without a reminder.
+    pub sweep: Duration,
+}
+
+/// `agent.*`
+#[derive(Debug, Clone, Copy)]
+pub struct AgentConfig {
+    /// Bytes it says it has; none: the whole disk.
+    pub capacity: Option<i64>,
+    /// Git processes at a time.
+    pub processes: usize,
+    /// Shortest time between two sweeps.
+    pub sweep: Duration,
+}
+
+impl Config {
+    /// Reads the layers' values into types.
+    ///
+    /// # Errors
+    /// When a value is not of its key's kind; the layers have checked that already.
+    pub fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
+        let read = Reader { layers };
+        let capacity = read.as_kind("agent.capacity", value::size)?;
+        Ok(Self {
+            database_url: layers.text("database.url"),
+            http: HttpConfig { listen: read.as_kind("http.listen", value::address)? },
+            goals: GoalsConfig {
+                directory: layers.text("goals.directory").into(),
+                repairs: layers.text("repairs.directory").into(),
+                schedule: read.as_kind("goals.schedule", value::schedule)?,
+                poll: read.duration("goals.poll")?,
+                parallel: read.count("goals.parallel")? as usize,
+            },
+            fleet: FleetConfig {
+                grace: read.as_kind("fleet.grace", value::duration)?,
+                fill_limit: i64::from(read.count("fleet.fill_limit")?),
+            },
+            observe: ObserveConfig {
+                period: read.duration("observe.period")?,
+                timeout: read.duration("observe.timeout")?,
+            },
+            dispatch: DispatchConfig {
+                period: read.duration("dispatch.period")?,
+                in_flight: read.count("dispatch.in_flight")?,
+            },
+            worker: WorkerConfig {
+                concurrency: read.count("worker.concurrency")? as usize,
+                lease: read.as_kind("worker.lease", value::duration)?,
+                shutdown_grace: read.duration("worker.shutdown_grace")?,
+            },
+            queue: QueueConfig {
+                window: read.count("queue.window")? as usize,
+                sweep: read.duration("queue.sweep")?,
+            },
+            agent: AgentConfig {
+                capacity: (capacity > 0).then_some(capacity),
+                processes: read.count("agent.processes")? as usize,
+                sweep: read.duration("agent.sweep")?,
+            },
+        })
+    }
+}
+
+struct Reader<'a> {
+    layers: &'a Layers,
+}
+
+impl Reader<'_> {
+    fn as_kind<T>(&self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
+        read(&self.layers.text(key)).map_err(|why| ConfigError::Value {
+            origin: "configuration".into(),
+            key: key.to_owned(),
+            why,
+        })
+    }
+
+    fn duration(&self, key: &str) -> Result<Duration, ConfigError> {
+        let ms = self.as_kind(key, value::duration)?;
+        Ok(Duration::from_millis(u64::try_from(ms).unwrap_or_default()))
+    }
+
+    fn count(&self, key: &str) -> Result<u32, ConfigError> {
+        self.as_kind(key, |text| value::count(text, 0, u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::KEYS;
+    use super::*;
+    use std::path::Path;
+
+    const NOWHERE: &str = "/nonexistent/trued.toml";
+
+    fn load(text: &str) -> Result<Layers, ConfigError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trued.toml");
+        std::fs::write(&path, text).unwrap();
+        Layers::load(Path::new(NOWHERE), Some(&path), std::iter::empty())
+    }
+
+    fn message(text: &str) -> String {
+        let message = load(text).unwrap_err().to_string();
+        let at = message.find("trued.toml").unwrap();
+        message[at..].to_owned()
+    }
+
+    #[test]
+    fn the_reference_file_names_every_key_with_its_default() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/trued.toml");
+        let layers = Layers::load(Path::new(NOWHERE), Some(&path), std::iter::empty()).unwrap();
+        for key in KEYS {
+            assert!(!layers.is_default(key.name), "config/trued.toml lacks {}", key.name);
+            assert_eq!(layers.text(key.name), key.default, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        Config::from_layers(&Layers::default()).unwrap();
+        for key in KEYS {
+            key.kind.check(key.default).unwrap();
+            assert!(key.reason.ends_with('.'), "{} needs a reason that is a sentence", key.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_names_file_line_key_and_the_nearest() {
+        let said = message("[fleet]\ngrace = \"20s\"\n\n[goals]\nschedul = \"x\"\n");
+        insta::assert_snapshot!(said, @"trued.toml:5: unknown key goals.schedul; did you mean goals.schedule?");
+        let said = message("[nonsense]\nx = 1\n");
+        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, agent");
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_is_allowed() {
+        let said = message("[fleet]\ngrace = 20\n");
+        insta::assert_snapshot!(said, @r#"trued.toml:2: fleet.grace: "20" is not a duration such as 500ms, 20s, 30m, 2h, 7d"#);
+        let said = message("[fleet\n");
+        assert!(said.starts_with("trued.toml:1: "), "{said}");
+    }
+
+    #[test]
+    fn environment_goes_over_files_and_flags_over_both() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trued.toml");
+        std::fs::write(&path, "[fleet]\ngrace = \"1m\"\n[observe]\nperiod = \"7s\"\n").unwrap();
+        let environment = [("TRUED_FLEET__GRACE".to_owned(), "2m".to_owned()), ("HOME".into(), "/".into())];
+        let mut layers = Layers::load(Path::new(NOWHERE), Some(&path), environment.into_iter()).unwrap();
+        assert_eq!(layers.text("fleet.grace"), "2m");
+        layers.flag("--grace", "fleet.grace", "20s").unwrap();
+        let config = Config::from_layers(&layers).unwrap();
+        assert_eq!((config.fleet.grace, config.observe.period), (20_000, Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn an_unknown_variable_is_an_error_too() {
+        let environment = [("TRUED_FLEET__GRAZE".to_owned(), "2m".to_owned())];
+        let error = Layers::load(Path::new(NOWHERE), None, environment.into_iter()).unwrap_err();
+        insta::assert_snapshot!(error, @"environment TRUED_FLEET__GRAZE: unknown key fleet.graze; did you mean fleet.grace?");
+    }
+}
