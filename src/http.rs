@@ -1,1 +1,64 @@
-//! The API, health pages and metrics.
+//! The HTTP API: what the commands need, health, metrics.
+//!
+//! It answers from SQL and writes wishes to SQL; it never calls an agent. What it cannot do itself
+//! (sign a grant, wake a controller, know where an agent's root is) is handed to it as [`Hooks`].
+//! It listens on loopback only, because this version knows no tokens; requests that change
+//! something must come as `application/json`, which no page of another site can send unasked.
+
+pub mod backlog;
+pub mod fileservers;
+pub mod goals;
+pub mod health;
+pub mod imports;
+pub mod listen;
+pub mod parts;
+pub mod problem;
+pub mod repositories;
+pub mod sampler;
+pub mod shapes;
+pub mod state;
+pub mod status;
+pub mod why;
+
+pub use listen::{ListenError, bind, serve};
+pub use state::{Api, Hooks};
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post, put};
+
+/// Largest body that is read: receipts of a few hundred agents, a goal file.
+const LARGEST_BODY: usize = 1 << 20;
+
+/// All routes.
+pub fn router(api: Api) -> Router {
+    let v1 = Router::new()
+        .route("/status", get(status::show))
+        .route("/backlog", get(backlog::list))
+        .route("/why", get(why::show))
+        .route("/goals", get(goals::list))
+        .route("/goals/check", post(goals::check))
+        .route("/goals/evaluate", post(goals::evaluate))
+        .route("/goals/{name}", get(goals::show))
+        .route("/goals/{name}/run", get(goals::run))
+        .route("/fileservers", get(fileservers::list).post(fileservers::add))
+        .route("/fileservers/{name}", get(fileservers::show))
+        .route("/fileservers/{name}/intent", put(fileservers::set_intent))
+        .route("/parts", get(parts::list).post(parts::add))
+        .route("/repositories", get(repositories::list))
+        .route("/repositories/{name}", get(repositories::show))
+        .route("/repositories/{name}/wanted", put(repositories::set_wanted))
+        .route("/imports", post(imports::plan))
+        .route("/imports/{id}/finish", post(imports::finish))
+        .fallback(problem::no_such_path);
+    Router::new()
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .route("/healthz", get(health::healthz))
+        .route("/metrics", get(health::metrics))
+        .nest("/api/v1", v1)
+        .fallback(problem::no_such_path)
+        .layer(axum::middleware::from_fn(problem::only_json_changes))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .with_state(api)
+}

@@ -1,1 +1,10 @@
-//! Statements that answer people: status, backlog, why, lists.
+//! Statements that answer people: status, backlog, why. Each is bounded, and reads by an index or a
+//! table that is small while all is well; none reads the replicas of the fleet.
+
+pub mod backlog;
+pub mod story;
+pub mod tally;
+
+pub use backlog::{BacklogCounts, BacklogFilter, BacklogRow};
+pub use story::{About, AttemptRow, ClosedRow, FlagRow};
+pub use tally::{Ended, EvaluationTally};

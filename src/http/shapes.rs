@@ -1,0 +1,462 @@
+//! What the API answers and takes, as JSON. The commands read the same types.
+//! Times are milliseconds since 1970 UTC unless their name says otherwise, sizes are bytes.
+
+use crate::database::report::{AttemptRow, BacklogRow, ClosedRow, FlagRow};
+use crate::model::Millis;
+use crate::model::fleet::{Health, Intent, ObjectFormat, ReplicaState};
+use crate::model::goal::GoalState;
+use crate::model::grant::{End, Role, SignedReceipt};
+use crate::model::id::RepositoryId;
+use serde::{Deserialize, Serialize};
+
+/// The fleet at a glance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// How each goal stands.
+    pub goals: Vec<GoalRow>,
+    /// What is to be done.
+    pub backlog: Backlog,
+    /// All fileservers.
+    pub fileservers: Vec<FileserverRow>,
+    /// What a person should know of.
+    pub health: HealthReport,
+}
+
+/// How one goal stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalRow {
+    /// Its name.
+    pub name: String,
+    /// Met, unmet, unknown.
+    pub state: GoalState,
+    /// Open findings.
+    pub findings: i64,
+    /// When the last evaluation began.
+    pub evaluated_at: Option<Millis>,
+    /// How long it took.
+    pub took_ms: Option<Millis>,
+    /// Why it is unknown, or why its file is not what runs.
+    pub error: Option<String>,
+}
+
+/// All goals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalList {
+    /// By name.
+    pub goals: Vec<GoalListed>,
+}
+
+/// One goal with what its file says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalListed {
+    /// How it stands.
+    #[serde(flatten)]
+    pub row: GoalRow,
+    /// Evaluations in a row that did not finish.
+    pub failures: i64,
+    /// When the last evaluation that finished began.
+    pub finished_at: Option<Millis>,
+    /// The statement.
+    pub summary: Option<String>,
+    /// What its rows are about.
+    pub subject: Option<String>,
+    /// The remedy.
+    pub repair: Option<String>,
+    /// When it is evaluated; none: the default.
+    pub schedule: Option<String>,
+    /// Longest evaluation.
+    pub timeout_ms: Option<Millis>,
+    /// Where its text was read.
+    pub path: Option<String>,
+    /// The query; in `show` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sql: Option<String>,
+}
+
+/// The backlog in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backlog {
+    /// Open findings that need a repair.
+    pub total: i64,
+    /// Of them: backing off, or judged by the next evaluation.
+    pub waiting: i64,
+    /// Start as soon as limits allow.
+    pub ready: i64,
+    /// Have an attempt.
+    pub running: i64,
+    /// Held by a brake or a pause.
+    pub held: i64,
+    /// Need a person.
+    pub stuck: i64,
+    /// Age of the oldest; none: there is none.
+    pub oldest_seconds: Option<i64>,
+}
+
+/// The backlog itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BacklogList {
+    /// Most urgent first.
+    pub findings: Vec<BacklogRow>,
+    /// Whether there are more than were asked for.
+    pub more: bool,
+}
+
+/// What a person should know of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthReport {
+    /// `HEALTH_OK`, `HEALTH_WARN`, `HEALTH_ERR`.
+    pub level: String,
+    /// Stable codes, for example `GOAL_STALE`.
+    pub codes: Vec<String>,
+}
+
+/// All fileservers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileserverList {
+    /// By name.
+    pub fileservers: Vec<FileserverRow>,
+}
+
+/// One fileserver.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileserverRow {
+    /// Its name.
+    pub name: String,
+    /// Its rack.
+    pub rack: String,
+    /// What people want of it.
+    pub intent: Intent,
+    /// What was last seen of it.
+    pub health: Health,
+    /// Whether its replicas count.
+    pub counts: bool,
+    /// How many it has.
+    pub replicas: i64,
+    /// Bytes used.
+    pub disk_used: i64,
+    /// Bytes that new copies may take.
+    pub disk_free: i64,
+}
+
+/// One fileserver with all that is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileserverShown {
+    /// As in the list.
+    #[serde(flatten)]
+    pub row: FileserverRow,
+    /// Address of its agent.
+    pub url: String,
+    /// Since when its health is what it is.
+    pub health_since: Millis,
+    /// Time spent offline, summed over flaps.
+    pub offline_ms: Millis,
+    /// Since when its root is another than the one that held its replicas.
+    pub empty_since: Option<Millis>,
+    /// Bytes that it may use.
+    pub capacity: i64,
+    /// Load average, in thousandths.
+    pub load: i64,
+    /// Git processes.
+    pub processes: i64,
+    /// Version of the agent.
+    pub agent_version: Option<String>,
+    /// Version of git.
+    pub git_version: Option<String>,
+    /// When its last status arrived.
+    pub seen_at: Option<Millis>,
+}
+
+/// Adds a fileserver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddFileserver {
+    /// Its name.
+    pub name: String,
+    /// Its rack.
+    pub rack: String,
+    /// Address of its agent.
+    pub url: String,
+    /// Its public key: made where the command runs, the secret one never travels.
+    pub public_key: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Adds a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddPart {
+    /// Its name, and its id.
+    pub name: String,
+    /// What it is.
+    pub role: Role,
+    /// Its public key.
+    pub public_key: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What a new part must know to start, its own secret aside.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Enrolled {
+    /// The fleet's id.
+    pub fleet: String,
+    /// All parts.
+    pub parts: Vec<crate::model::grant::Part>,
+    /// The checksum key; for agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum_key: Option<crate::model::checksum::ChecksumKey>,
+}
+
+/// Changes an intent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetIntent {
+    /// What is wanted.
+    pub intent: Intent,
+    /// Why.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Changes how many copies are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetWanted {
+    /// How many.
+    pub wanted: u32,
+    /// Why.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What a change did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// One sentence.
+    pub message: String,
+    /// Whether something was written.
+    pub changed: bool,
+}
+
+/// A page of repositories.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RepositoryList {
+    /// By name.
+    pub repositories: Vec<RepositoryRow>,
+    /// The name to ask after for the next page; none: this is the last.
+    pub next: Option<String>,
+}
+
+/// One repository in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RepositoryRow {
+    /// Its number.
+    pub id: RepositoryId,
+    /// Its name.
+    pub name: String,
+    /// The hash its objects are named by.
+    pub object_format: ObjectFormat,
+    /// Copies wanted.
+    pub wanted: u32,
+    /// Copies that count.
+    pub countable: u32,
+    /// Of them: in sync on an online fileserver.
+    pub good: u32,
+    /// Replicas that share in a push's verdict.
+    pub seats: u32,
+    /// Pushes that stand.
+    pub version: i64,
+    /// Bytes of one copy.
+    pub bytes: i64,
+    /// Whether fewer good copies than wanted are there.
+    pub behind: bool,
+}
+
+/// One repository with its copies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RepositoryShown {
+    /// Its number.
+    pub id: RepositoryId,
+    /// Its name.
+    pub name: String,
+    /// Copies wanted.
+    pub wanted: u32,
+    /// Replicas that share in a push's verdict.
+    pub seats: u32,
+    /// Pushes that stand.
+    pub version: i64,
+    /// The definitive checksum, as people see it.
+    pub checksum: Option<String>,
+    /// Its copies.
+    pub replicas: Vec<ReplicaShown>,
+}
+
+/// One copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaShown {
+    /// Its fileserver.
+    pub fileserver: String,
+    /// That one's rack.
+    pub rack: String,
+    /// Where it is there.
+    pub path: String,
+    /// What it may do.
+    pub state: ReplicaState,
+    /// Whether it has the definitive checksum.
+    pub in_sync: bool,
+    /// Its checksum, as people see it.
+    pub checksum: Option<String>,
+    /// When it was last compared with its disk.
+    pub verified_at: Option<Millis>,
+}
+
+/// The story of a subject.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// What it is about, by name.
+    pub subject: String,
+    /// The same, by number.
+    pub id: String,
+    /// When this was asked.
+    pub now: Millis,
+    /// The repository, where it is about one.
+    pub repository: Option<RepositoryShown>,
+    /// The fileserver, where it is about one.
+    pub fileserver: Option<FileserverShown>,
+    /// What each goal says.
+    pub goals: Vec<GoalSays>,
+    /// What inventories say.
+    pub flags: Vec<FlagRow>,
+    /// Live attempts, then ended ones, latest first.
+    pub attempts: Vec<AttemptRow>,
+    /// Closed findings, latest first.
+    pub closed: Vec<ClosedRow>,
+}
+
+/// What one goal says about a subject.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalSays {
+    /// The goal.
+    pub goal: String,
+    /// How it stands as a whole.
+    pub state: GoalState,
+    /// When it was last evaluated.
+    pub evaluated_at: Option<Millis>,
+    /// What it returns about this subject; none: it holds here.
+    pub findings: Vec<BacklogRow>,
+}
+
+/// Asks for a plan to import.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanImport {
+    /// The repository's name.
+    pub name: String,
+    /// The hash its objects are named by.
+    pub object_format: ObjectFormat,
+    /// Copies wanted.
+    pub wanted: u32,
+    /// Bytes of one copy, as estimated.
+    pub bytes: i64,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A plan to import.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportPlan {
+    /// The repository's future number; 0 for a plan that was only asked for.
+    pub id: RepositoryId,
+    /// Its name.
+    pub name: String,
+    /// Copies wanted.
+    pub wanted: u32,
+    /// The fewest copies that make it exist.
+    pub quorum: u32,
+    /// Where copies are made, with a grant each.
+    pub copies: Vec<ImportCopy>,
+}
+
+/// One copy of an import.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportCopy {
+    /// Where.
+    pub to: End,
+    /// Its rack.
+    pub rack: String,
+    /// The header to show there.
+    pub grant: String,
+}
+
+/// Finishes an import.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FinishImport {
+    /// The agents' words.
+    pub receipts: Vec<SignedReceipt>,
+}
+
+/// Names of goals; none: all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluateGoals {
+    /// Which.
+    pub goals: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// When, by the database's clock: evaluations that begin later are the answer.
+    pub at: Millis,
+    /// Which goals.
+    pub goals: Vec<String>,
+}
+
+/// A goal file to be checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckGoal {
+    /// Its path, for messages and its name.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What the check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckedGoal {
+    /// What is wrong; none: nothing.
+    pub problem: Option<String>,
+}
+
+/// What a goal returns now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalRun {
+    /// The goal.
+    pub goal: String,
+    /// The moment that `:now` was.
+    pub now: Millis,
+    /// Its rows, the first of them.
+    pub rows: Vec<crate::model::finding::Exception>,
+    /// All rows.
+    pub total: u64,
+    /// Whether there are more than it may return.
+    pub more: bool,
+}

@@ -1,0 +1,50 @@
+//! What every handler works with.
+
+use super::sampler::Sampler;
+use crate::database::Database;
+use crate::goal::library::Entry;
+use crate::goal::session::Source;
+use crate::goal::{Goal, session::Problem as GoalProblem};
+use crate::model::Millis;
+use crate::model::checksum::ChecksumKey;
+use crate::model::fleet::Fileserver;
+use crate::model::id::RepositoryId;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// What the API is handed because it may not do it itself.
+#[derive(Clone)]
+pub struct Hooks {
+    /// Signs a grant to import a repository on a fileserver, until a moment.
+    pub sign_import: Arc<dyn Fn(RepositoryId, &Fileserver, Millis) -> String + Send + Sync>,
+    /// Asks controllers to evaluate these goals at once; none named: all.
+    pub evaluate: Arc<dyn Fn(&[String]) + Send + Sync>,
+    /// Where a fileserver keeps a repository: absolute where its root is known here, else below its root.
+    pub path_of: Arc<dyn Fn(&str, RepositoryId) -> String + Send + Sync>,
+    /// The goals as they are loaded now.
+    pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
+    /// Reads a goal file's text.
+    pub parse: Arc<dyn Fn(&Path, &str) -> Result<Goal, GoalProblem> + Send + Sync>,
+}
+
+/// The state of the API. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    /// The fleet's memory.
+    pub db: Database,
+    /// Where goals are asked.
+    pub source: Source,
+    /// What it is handed.
+    pub hooks: Hooks,
+    /// The fleet's id.
+    pub fleet: String,
+    /// The fleet's checksum key, for agents' enrolments.
+    pub checksum_key: ChecksumKey,
+    /// Percent of a disk that new copies may fill.
+    pub fill_limit: i64,
+    /// Metrics, and when they were last read from SQL.
+    pub sampler: Arc<Sampler>,
+    /// Cancelled when the program stops.
+    pub stopping: CancellationToken,
+}

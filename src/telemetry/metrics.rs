@@ -1,0 +1,170 @@
+//! The registry behind `/metrics`. Labels are bounded: goals, repairs, outcomes, healths; never a repository.
+
+use crate::model::finding::FindingState;
+use crate::model::fleet::Health;
+use crate::model::goal::GoalState;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Goal {
+    goal: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GoalOutcome {
+    goal: String,
+    outcome: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RepairOutcome {
+    repair: String,
+    outcome: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByHealth {
+    health: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByState {
+    state: String,
+}
+
+/// All metrics of this process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    goal_findings: Family<Goal, Gauge>,
+    goal_state: Family<GoalOutcome, Gauge>,
+    goal_file_error: Family<Goal, Gauge>,
+    goal_evaluations: Family<GoalOutcome, Counter>,
+    attempts: Family<RepairOutcome, Counter>,
+    fileservers: Family<ByHealth, Gauge>,
+    backlog: Family<ByState, Gauge>,
+    backlog_age: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("trued");
+        let metrics = Self {
+            goal_findings: Family::default(),
+            goal_state: Family::default(),
+            goal_file_error: Family::default(),
+            goal_evaluations: Family::default(),
+            attempts: Family::default(),
+            fileservers: Family::default(),
+            backlog: Family::default(),
+            backlog_age: Gauge::default(),
+            registry: Registry::default(),
+        };
+        registry.register(
+            "goal_findings",
+            "Open findings after the last evaluation that finished",
+            metrics.goal_findings.clone(),
+        );
+        registry.register("goal_state", "1 for the state a goal is in", metrics.goal_state.clone());
+        registry.register(
+            "goal_file_error",
+            "1 where the file on disk is not what runs",
+            metrics.goal_file_error.clone(),
+        );
+        registry.register(
+            "goal_evaluations",
+            "Evaluations that ended, by what they said",
+            metrics.goal_evaluations.clone(),
+        );
+        registry.register("attempts", "Attempts that ended, by repair and outcome", metrics.attempts.clone());
+        registry.register("fileservers", "Fileservers, by what was last seen", metrics.fileservers.clone());
+        registry.register(
+            "backlog_findings",
+            "Findings that need a repair, by what it is doing",
+            metrics.backlog.clone(),
+        );
+        registry.register(
+            "backlog_oldest_seconds",
+            "Age of the oldest finding that needs a repair",
+            metrics.backlog_age.clone(),
+        );
+        Self { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Says how one goal stands.
+    pub fn goal(&self, goal: &str, state: GoalState, findings: i64, file_error: bool) {
+        self.goal_findings.get_or_create(&Goal { goal: goal.into() }).set(findings);
+        self.goal_file_error.get_or_create(&Goal { goal: goal.into() }).set(i64::from(file_error));
+        for one in GoalState::ALL {
+            let labels = GoalOutcome { goal: goal.into(), outcome: one.to_string() };
+            self.goal_state.get_or_create(&labels).set(i64::from(*one == state));
+        }
+    }
+
+    /// Counts evaluations that ended.
+    pub fn evaluations(&self, goal: &str, outcome: GoalState, count: u64) {
+        let labels = GoalOutcome { goal: goal.into(), outcome: outcome.to_string() };
+        self.goal_evaluations.get_or_create(&labels).inc_by(count);
+    }
+
+    /// Counts attempts that ended.
+    pub fn attempts(&self, repair: &str, outcome: &str, count: u64) {
+        let labels = RepairOutcome { repair: repair.into(), outcome: outcome.into() };
+        self.attempts.get_or_create(&labels).inc_by(count);
+    }
+
+    /// Says how many fileservers are of one health.
+    pub fn fileservers(&self, health: Health, count: i64) {
+        self.fileservers.get_or_create(&ByHealth { health: health.to_string() }).set(count);
+    }
+
+    /// Says how many findings of the backlog are in one state.
+    pub fn backlog(&self, state: FindingState, count: i64) {
+        self.backlog.get_or_create(&ByState { state: state.to_string() }).set(count);
+    }
+
+    /// Says how old the oldest finding of the backlog is.
+    pub fn backlog_age(&self, seconds: i64) {
+        self.backlog_age.set(seconds);
+    }
+
+    /// Everything, as OpenMetrics text.
+    ///
+    /// # Errors
+    /// Never in practice: writing to a string does not fail.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_the_prefix_and_counters_end_in_total() {
+        let metrics = Metrics::default();
+        metrics.goal("replicas-match", GoalState::Unmet, 3, false);
+        metrics.evaluations("replicas-match", GoalState::Unmet, 2);
+        metrics.attempts("resync", "succeeded", 1);
+        metrics.fileservers(Health::Online, 4);
+        let text = metrics.text().unwrap();
+        for line in [
+            "trued_goal_findings{goal=\"replicas-match\"} 3",
+            "trued_goal_evaluations_total{goal=\"replicas-match\",outcome=\"unmet\"} 2",
+            "trued_attempts_total{repair=\"resync\",outcome=\"succeeded\"} 1",
+            "trued_fileservers{health=\"online\"} 4",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}
