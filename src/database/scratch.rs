@@ -1,0 +1,1 @@
+//! Private, migrated databases for tests, on either engine.
