@@ -107,7 +107,8 @@ pub async fn only_json_changes(request: Request, next: Next) -> Response {
     if reads || json {
         return next.run(request).await;
     }
-    Problem::bad_request("a request that changes something needs content-type application/json").into_response()
+    Problem::bad_request("a request that changes something needs content-type application/json")
+        .into_response()
 }
 
 /// ` (did you mean "x"?)`, or nothing.

@@ -87,7 +87,8 @@ pub async fn counts(db: &Database) -> Result<BacklogCounts> {
     .await)
     .map_err(|source| DatabaseError::Sql { doing: "counting the backlog", source })?;
     let oldest = rows.iter().filter_map(|(_, _, oldest)| *oldest).min();
-    let states = rows.into_iter().map(|(state, count, _)| Ok((word(&state)?, count))).collect::<Result<_>>()?;
+    let states =
+        rows.into_iter().map(|(state, count, _)| Ok((word(&state)?, count))).collect::<Result<_>>()?;
     Ok(BacklogCounts { states, oldest })
 }
 
@@ -166,5 +167,6 @@ fn waits(text: &str) -> String {
 }
 
 fn word(text: &str) -> Result<FindingState> {
-    text.parse().map_err(|error: crate::model::token::UnknownWord| DatabaseError::Unreadable(error.to_string()))
+    text.parse()
+        .map_err(|error: crate::model::token::UnknownWord| DatabaseError::Unreadable(error.to_string()))
 }

@@ -1,0 +1,41 @@
+//! The backlog as a list.
+
+use super::problem::{Answer, Problem};
+use super::shapes::BacklogList;
+use super::state::Api;
+use crate::database::report::{self, BacklogFilter};
+use axum::Json;
+use axum::extract::{Query, State};
+use serde::Deserialize;
+
+/// Rows in one answer where nobody says how many.
+const USUAL: i64 = 100;
+
+/// Most rows in one answer.
+const MOST: i64 = 10_000;
+
+/// What is asked for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    goal: Option<String>,
+    fileserver: Option<String>,
+    state: Option<String>,
+    limit: Option<i64>,
+}
+
+/// `GET /api/v1/backlog?goal=&fileserver=&state=&limit=`
+///
+/// # Errors
+/// When the state is not one, or the engine fails.
+pub async fn list(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<BacklogList> {
+    let state = asked.state.filter(|word| !word.is_empty()).map(|word| word.parse()).transpose();
+    let state =
+        state.map_err(|error: crate::model::token::UnknownWord| Problem::bad_request(error.to_string()))?;
+    let filter = BacklogFilter { goal: asked.goal, fileserver: asked.fileserver, state };
+    let limit = asked.limit.unwrap_or(USUAL).clamp(1, MOST);
+    let mut findings = report::backlog::list(&api.db, &filter, limit + 1).await?;
+    let more = i64::try_from(findings.len()).is_ok_and(|count| count > limit);
+    findings.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(Json(BacklogList { findings, more }))
+}

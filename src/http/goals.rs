@@ -1,0 +1,146 @@
+//! Goals: lists, one, what it returns now, a check of a text, a look again.
+
+use super::problem::{Answer, Problem, did_you_mean};
+use super::shapes::{Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRun};
+use super::state::Api;
+use super::status::goal_row;
+use crate::database::goals;
+use crate::goal::library::Entry;
+use crate::model::finding::Exception;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+/// Rows of a goal in one answer where nobody says how many.
+const USUAL: usize = 100;
+
+/// Most rows of a goal in one answer.
+const MOST: usize = 10_000;
+
+/// `GET /api/v1/goals`
+///
+/// # Errors
+/// When the engine fails.
+pub async fn list(State(api): State<Api>) -> Answer<GoalList> {
+    let goals = read(&api).await?;
+    Ok(Json(GoalList { goals: goals.into_iter().map(|one| GoalListed { sql: None, ..one }).collect() }))
+}
+
+/// `GET /api/v1/goals/{name}`
+///
+/// # Errors
+/// When there is no such goal, or the engine fails.
+pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Answer<GoalListed> {
+    let goals = read(&api).await?;
+    let known: Vec<_> = goals.iter().map(|one| one.row.name.clone()).collect();
+    goals.into_iter().find(|one| one.row.name == name).map(Json).ok_or_else(|| no_such_goal(&name, &known))
+}
+
+async fn read(api: &Api) -> Result<Vec<GoalListed>, Problem> {
+    let entries = (api.hooks.goals)();
+    let states = goals::states(&api.db).await?;
+    Ok(states
+        .into_iter()
+        .map(|status| {
+            let entry = entries.iter().find(|entry| entry.name == status.goal);
+            listed(status, entry)
+        })
+        .collect())
+}
+
+fn listed(status: crate::model::goal::GoalStatus, entry: Option<&Entry>) -> GoalListed {
+    let goal = entry.and_then(|entry| entry.running.as_deref());
+    GoalListed {
+        failures: status.failures,
+        finished_at: status.finished_at,
+        summary: goal.map(|goal| goal.summary.clone()),
+        subject: goal.map(|goal| goal.subject.to_string()),
+        repair: goal.and_then(|goal| goal.repair.clone()),
+        schedule: goal.and_then(|goal| goal.schedule.as_ref()).map(ToString::to_string),
+        timeout_ms: goal.map(|goal| goal.timeout),
+        path: goal.map(|goal| goal.path.display().to_string()),
+        sql: goal.map(|goal| goal.sql.clone()),
+        row: goal_row(status),
+    }
+}
+
+fn no_such_goal(name: &str, known: &[String]) -> Problem {
+    let problem = Problem::not_found(format!("there is no goal {name:?}"));
+    match did_you_mean(name, known.iter().map(String::as_str)) {
+        Some(hint) => problem.hint(hint),
+        None => problem.hint(format!("goals are: {}", known.join(", "))),
+    }
+}
+
+/// `POST /api/v1/goals/check`: reads a text and prepares it on the real engine.
+///
+/// # Errors
+/// When the engine is away; a problem of the text is an answer.
+pub async fn check(State(api): State<Api>, Json(ask): Json<CheckGoal>) -> Answer<CheckedGoal> {
+    let path = std::path::Path::new(&ask.path);
+    let problem = match (api.hooks.parse)(path, &ask.text) {
+        Err(problem) => Some(problem),
+        Ok(goal) => api.source.check(&goal).await.err(),
+    };
+    match problem {
+        Some(problem) if !problem.text => Err(Problem::failed(problem.message)),
+        other => Ok(Json(CheckedGoal { problem: other.map(|problem| problem.message) })),
+    }
+}
+
+/// `POST /api/v1/goals/evaluate`: asks for a look at once; the answer says after which moment one counts.
+///
+/// # Errors
+/// When there is no such goal, or the engine fails.
+pub async fn evaluate(State(api): State<Api>, Json(ask): Json<EvaluateGoals>) -> Answer<Asked> {
+    let known: Vec<_> = goals::states(&api.db).await?.into_iter().map(|one| one.goal).collect();
+    if let Some(unknown) = ask.goals.iter().find(|name| !known.contains(name)) {
+        return Err(no_such_goal(unknown, &known));
+    }
+    let goals = if ask.goals.is_empty() { known } else { ask.goals };
+    let at = api.db.now().await?;
+    (api.hooks.evaluate)(&goals);
+    Ok(Json(Asked { at, goals }))
+}
+
+/// How many rows.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct HowMany {
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/goals/{name}/run?limit=`: what it returns now; nothing is written.
+///
+/// # Errors
+/// When there is no such goal, or it does not finish.
+pub async fn run(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(how): Query<HowMany>,
+) -> Answer<GoalRun> {
+    let entries = (api.hooks.goals)();
+    let known: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let entry = entries.iter().find(|entry| entry.name == name);
+    let entry = entry.ok_or_else(|| no_such_goal(&name, &known))?;
+    let Some(goal) = entry.running.clone() else {
+        return Err(Problem::failed(
+            entry.error.clone().unwrap_or_else(|| format!("no good version of {name} was ever loaded")),
+        ));
+    };
+    let limit = how.limit.unwrap_or(USUAL).min(MOST);
+    let (sender, receiver) = mpsc::channel(4);
+    let (evaluated, rows) = tokio::join!(api.source.evaluate(&goal, sender), first(receiver, limit));
+    let evaluated = evaluated.map_err(|problem| Problem::failed(problem.message))?;
+    Ok(Json(GoalRun { goal: name, now: evaluated.now, rows, total: evaluated.rows, more: evaluated.more }))
+}
+
+/// Keeps the first rows and lets the rest go by, so that all are counted.
+async fn first(mut batches: mpsc::Receiver<Vec<Exception>>, limit: usize) -> Vec<Exception> {
+    let mut kept = Vec::new();
+    while let Some(batch) = batches.recv().await {
+        let room = limit - kept.len();
+        kept.extend(batch.into_iter().take(room));
+    }
+    kept
+}

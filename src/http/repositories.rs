@@ -1,0 +1,208 @@
+//! Repositories: lists, one with its copies, wanted copies.
+
+use super::fileservers::record;
+use super::problem::{Answer, Problem, did_you_mean};
+use super::shapes::{Changed, ReplicaShown, RepositoryList, RepositoryRow, RepositoryShown, SetWanted};
+use super::state::Api;
+use crate::database::{fileservers, repositories};
+use crate::model::fleet::{Fileserver, Health, Replica, ReplicaState, Repository, quorum};
+use crate::model::id::{FileserverId, RepositoryId};
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Repositories in one answer where nobody says how many.
+const USUAL: i64 = 100;
+
+/// Most repositories in one answer.
+const MOST: i64 = 1_000;
+
+/// Most copies of one repository that may be wanted.
+pub const MOST_WANTED: u32 = 16;
+
+/// What is asked for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    #[serde(default)]
+    after: String,
+    limit: Option<i64>,
+    #[serde(default)]
+    behind: bool,
+}
+
+/// `GET /api/v1/repositories?after=&limit=&behind=`
+///
+/// # Errors
+/// When the engine fails.
+pub async fn list(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<RepositoryList> {
+    let limit = asked.limit.unwrap_or(USUAL).clamp(1, MOST);
+    let page = repositories::page(&api.db, &asked.after, limit, asked.behind).await?;
+    let full = i64::try_from(page.len()).is_ok_and(|count| count >= limit);
+    let next = page.last().filter(|_| full).map(|last| last.name.clone());
+    let ids: Vec<_> = page.iter().map(|one| one.id).collect();
+    let replicas = repositories::replicas_of(&api.db, &ids).await?;
+    let fleet = by_id(&api).await?;
+    let rows = page.into_iter().map(|one| {
+        let id = one.id;
+        let own = replicas.iter().filter(|replica| replica.repository_id == id);
+        row(one, own, &fleet)
+    });
+    // What the page calls behind may be judged otherwise here: health moves between two statements.
+    let repositories = rows.filter(|row| row.behind || !asked.behind).collect();
+    Ok(Json(RepositoryList { repositories, next }))
+}
+
+fn row<'a>(
+    one: Repository,
+    replicas: impl Iterator<Item = &'a Replica>,
+    fleet: &BTreeMap<FileserverId, Fileserver>,
+) -> RepositoryRow {
+    let (mut countable, mut good) = (0, 0);
+    for replica in replicas.filter(|replica| replica.state == ReplicaState::Live) {
+        let Some(server) = fleet.get(&replica.fileserver_id) else { continue };
+        countable += u32::from(server.counts);
+        good += u32::from(server.counts && replica.in_sync && server.health != Health::Offline);
+    }
+    RepositoryRow {
+        id: one.id,
+        name: one.name,
+        object_format: one.object_format,
+        wanted: one.wanted,
+        countable,
+        good,
+        seats: one.seats,
+        version: one.version,
+        bytes: one.bytes,
+        behind: good < one.wanted,
+    }
+}
+
+/// `GET /api/v1/repositories/{name}`
+///
+/// # Errors
+/// When there is no such repository, or the engine fails.
+pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Answer<RepositoryShown> {
+    let one = find(&api, &name).await?;
+    Ok(Json(shown(&api, one).await?))
+}
+
+/// A repository with its copies.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn shown(api: &Api, one: Repository) -> Result<RepositoryShown, Problem> {
+    let fleet = by_id(api).await?;
+    let mut replicas: Vec<_> = repositories::replicas_of(&api.db, &[one.id])
+        .await?
+        .into_iter()
+        .filter_map(|replica| {
+            let server = fleet.get(&replica.fileserver_id)?;
+            Some(ReplicaShown {
+                fileserver: server.name.clone(),
+                rack: server.rack.clone(),
+                path: (api.hooks.path_of)(&server.name, one.id),
+                state: replica.state,
+                in_sync: replica.in_sync,
+                checksum: replica.checksum.map(|checksum| checksum.shown()),
+                verified_at: replica.verified_at,
+            })
+        })
+        .collect();
+    replicas.sort_by(|a, b| a.fileserver.cmp(&b.fileserver));
+    Ok(RepositoryShown {
+        id: one.id,
+        name: one.name,
+        wanted: one.wanted,
+        seats: one.seats,
+        version: one.version,
+        checksum: one.checksum.map(|checksum| checksum.shown()),
+        replicas,
+    })
+}
+
+/// `PUT /api/v1/repositories/{name}/wanted`
+///
+/// # Errors
+/// When the number is out of bounds, a push is open, or the engine fails.
+pub async fn set_wanted(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Json(ask): Json<SetWanted>,
+) -> Answer<Changed> {
+    check_wanted(ask.wanted)?;
+    let one = find(&api, &name).await?;
+    if one.wanted == ask.wanted {
+        let message = format!("{} copies of {} are wanted already", one.wanted, one.name);
+        return Ok(Json(Changed { message, changed: false }));
+    }
+    if ask.dry_run {
+        let message =
+            format!("{}: {} copies would be wanted instead of {}", one.name, ask.wanted, one.wanted);
+        return Ok(Json(Changed { message, changed: false }));
+    }
+    let after = repositories::set_wanted(&api.db, one.id, ask.wanted).await?;
+    let detail = serde_json::json!({ "was": one.wanted, "is": ask.wanted });
+    record(&api, "repo.set-replicas", &one.name, ask.reason.as_deref(), detail).await?;
+    let bears = after.seats.saturating_sub(quorum(after.seats));
+    let message = format!(
+        "{}: {} copies are wanted instead of {}; {} seats, so pushes stand while {} of them {} away",
+        one.name,
+        after.wanted,
+        one.wanted,
+        after.seats,
+        if bears == 0 { "none".to_owned() } else { bears.to_string() },
+        if bears == 1 || bears == 0 { "is" } else { "are" },
+    );
+    Ok(Json(Changed { message, changed: true }))
+}
+
+/// Copies wanted must be a number that makes sense.
+///
+/// # Errors
+/// When it is none.
+pub fn check_wanted(wanted: u32) -> Result<(), Problem> {
+    if (1..=MOST_WANTED).contains(&wanted) {
+        return Ok(());
+    }
+    Err(Problem::bad_request(format!("{wanted} copies cannot be wanted: 1 to {MOST_WANTED} can")))
+}
+
+/// A repository by name or number.
+///
+/// # Errors
+/// When there is none, with a near name, or the engine fails.
+pub async fn find(api: &Api, name: &str) -> Result<Repository, Problem> {
+    if let Some(one) = look_up(api, name).await? {
+        return Ok(one);
+    }
+    let problem = Problem::not_found(format!("there is no repository {name:?}"));
+    // Names are sorted: what is typed half stands next to what is meant, without reading them all.
+    let start: String = name.chars().take(2).collect();
+    let near = repositories::page(&api.db, &start, USUAL, false).await?;
+    Err(match did_you_mean(name, near.iter().map(|one| one.name.as_str())) {
+        Some(hint) => problem.hint(hint),
+        None => problem.hint("`trued repo list` names them"),
+    })
+}
+
+/// A repository by name or number, if there is one.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn look_up(api: &Api, name: &str) -> Result<Option<Repository>, Problem> {
+    if let Some(one) = repositories::by_name(&api.db, name).await? {
+        return Ok(Some(one));
+    }
+    let Ok(number) = name.parse() else { return Ok(None) };
+    Ok(repositories::by_ids(&api.db, &[RepositoryId(number)]).await?.pop())
+}
+
+/// All fileservers by number.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn by_id(api: &Api) -> Result<BTreeMap<FileserverId, Fileserver>, Problem> {
+    Ok(fileservers::all(&api.db).await?.into_iter().map(|one| (one.id, one)).collect())
+}

@@ -1,0 +1,94 @@
+//! Metrics read from SQL: cheap tables alone, at most once in a few seconds however often one asks.
+
+use crate::clock;
+use crate::database::{Database, Result, fileservers, goals, report};
+use crate::model::Millis;
+use crate::model::finding::FindingState;
+use crate::model::fleet::Health;
+use crate::model::goal::GoalState;
+use crate::telemetry::metrics::Metrics;
+use tokio::sync::Mutex;
+
+/// Samples younger than this are not taken again.
+const FRESH: Millis = 2_000;
+
+/// Attempts are counted up to this long ago: a transaction that is still open may end with an older time.
+const SETTLED: Millis = 2_000;
+
+/// Metrics, and up to where SQL was counted.
+#[derive(Debug, Default)]
+pub struct Sampler {
+    metrics: Metrics,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    sampled_at: Millis,
+    evaluation: Option<i64>,
+    ended_until: Option<Millis>,
+}
+
+impl Sampler {
+    /// All metrics as text, read again from SQL if the last reading is old.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub async fn text(&self, db: &Database) -> Result<String> {
+        let mut seen = self.seen.lock().await;
+        if clock::now() - seen.sampled_at >= FRESH {
+            self.sample(db, &mut seen).await?;
+            seen.sampled_at = clock::now();
+        }
+        Ok(self.metrics.text().unwrap_or_default())
+    }
+
+    async fn sample(&self, db: &Database, seen: &mut Seen) -> Result<()> {
+        let now = db.now().await?;
+        for goal in goals::states(db).await? {
+            self.metrics.goal(&goal.goal, goal.state, goal.findings, goal.file_error.is_some());
+        }
+        let all = fileservers::all(db).await?;
+        for health in Health::ALL {
+            let count = all.iter().filter(|one| one.health == *health).count();
+            self.metrics.fileservers(*health, i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let backlog = report::backlog::counts(db).await?;
+        for state in FindingState::ALL {
+            self.metrics.backlog(*state, backlog.of(*state));
+        }
+        self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
+        self.count_evaluations(db, seen).await?;
+        self.count_attempts(db, seen, now - SETTLED).await
+    }
+
+    /// Counters begin at the first look: what came before belongs to a process that is gone.
+    async fn count_evaluations(&self, db: &Database, seen: &mut Seen) -> Result<()> {
+        let Some(mut last) = seen.evaluation else {
+            seen.evaluation = Some(report::tally::last_evaluation(db).await?);
+            return Ok(());
+        };
+        for tally in report::tally::evaluations_after(db, last).await? {
+            last = last.max(tally.last);
+            let met = tally.total - tally.unmet - tally.unknown;
+            for (state, count) in
+                [(GoalState::Met, met), (GoalState::Unmet, tally.unmet), (GoalState::Unknown, tally.unknown)]
+            {
+                self.metrics.evaluations(&tally.goal, state, u64::try_from(count).unwrap_or_default());
+            }
+        }
+        seen.evaluation = Some(last);
+        Ok(())
+    }
+
+    async fn count_attempts(&self, db: &Database, seen: &mut Seen, until: Millis) -> Result<()> {
+        if let Some(from) = seen.ended_until {
+            for ended in report::tally::ended_between(db, from, until).await? {
+                let count = u64::try_from(ended.count).unwrap_or_default();
+                self.metrics.attempts(&ended.repair, &ended.outcome, count);
+            }
+        }
+        seen.ended_until = Some(until);
+        Ok(())
+    }
+}
