@@ -1,0 +1,529 @@
+//! The tree of commands, flags and their help.
+
+use crate::config::value;
+use crate::model::finding::FindingState;
+use crate::model::fleet::ObjectFormat;
+use crate::telemetry::LogFormat;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Self-healing storage for Git.
+#[derive(Debug, Parser)]
+#[command(name = "trued", version, about, propagate_version = true, max_term_width = 100)]
+pub struct Arguments {
+    /// Flags of every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of every command.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Address of the API; without it, the one that DIR of --data names.
+    #[arg(long, global = true, env = "TRUED_URL", value_name = "URL")]
+    pub url: Option<String>,
+    /// Data directory of `trued up`.
+    #[arg(long, global = true, default_value = "./trued-data", value_name = "DIR")]
+    pub data: PathBuf,
+    /// How answers are written.
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+    /// How log lines are written.
+    #[arg(long, global = true, value_enum, default_value_t = Log::Text)]
+    pub log_format: Log,
+    /// A configuration file, over /etc/trued/trued.toml.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// How answers are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Log {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl From<Log> for LogFormat {
+    fn from(log: Log) -> Self {
+        match log {
+            Log::Text => Self::Text,
+            Log::Json => Self::Json,
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run everything on this machine: controller, worker, API, and fileservers' agents.
+    Up(Up),
+    /// Run a controller and the API.
+    Serve(Serve),
+    /// Run a worker.
+    Worker(Worker),
+    /// Run a fileserver's agent.
+    Agent(Agent),
+    /// Bring the database's tables up to date.
+    Migrate(Migrate),
+    /// Parts of the fleet and their keys.
+    Part(PartCommand),
+    /// Repositories.
+    Repo(RepoCommand),
+    /// Fileservers.
+    Fileserver(FileserverCommand),
+    /// Goals.
+    Goal(GoalCommand),
+    /// Open findings that need a repair.
+    Backlog(Backlog),
+    /// Why a repository, replica or fileserver is as it is: goals, repairs, their story.
+    Why(Why),
+    /// The fleet at a glance. Exit code 3: findings are open; 7: a goal is unknown.
+    Status,
+    /// The configuration.
+    Config(ConfigCommand),
+}
+
+/// `trued up`
+#[derive(Debug, Args)]
+pub struct Up {
+    /// Address of the API.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// How many fileservers, each in a rack of its own.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64), value_name = "N")]
+    pub fileservers: u16,
+    /// When goals that name no schedule are evaluated: cron with seconds, UTC.
+    #[arg(long, value_parser = checked_schedule, value_name = "CRON")]
+    pub schedule: Option<String>,
+    /// How long a fileserver may be offline before its copies are made elsewhere.
+    #[arg(long, value_parser = checked_duration, value_name = "DURATION")]
+    pub grace: Option<String>,
+    /// Leave agents that die dead.
+    #[arg(long)]
+    pub no_respawn: bool,
+    /// The database, instead of a file in the data directory.
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
+    /// Bytes that each fileserver says it has, such as 10GiB.
+    #[arg(long, value_parser = checked_size, value_name = "SIZE")]
+    pub capacity: Option<String>,
+}
+
+/// `trued serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The controller's enrolment file, from `trued part add controller NAME`.
+    #[arg(long, value_name = "FILE")]
+    pub enrolment: PathBuf,
+    /// Run a worker too.
+    #[arg(long, requires = "worker_enrolment")]
+    pub worker: bool,
+    /// That worker's enrolment file.
+    #[arg(long, value_name = "FILE")]
+    pub worker_enrolment: Option<PathBuf>,
+    /// The database.
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
+    /// Address of the API.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// When goals that name no schedule are evaluated: cron with seconds, UTC.
+    #[arg(long, value_parser = checked_schedule, value_name = "CRON")]
+    pub schedule: Option<String>,
+    /// How long a fileserver may be offline before its copies are made elsewhere.
+    #[arg(long, value_parser = checked_duration, value_name = "DURATION")]
+    pub grace: Option<String>,
+}
+
+/// `trued worker`
+#[derive(Debug, Args)]
+pub struct Worker {
+    /// The worker's enrolment file, from `trued part add worker NAME`.
+    #[arg(long, value_name = "FILE")]
+    pub enrolment: PathBuf,
+    /// The database.
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
+}
+
+/// `trued agent`
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// The agent's enrolment file, from `trued fileserver add NAME`.
+    #[arg(long, value_name = "FILE")]
+    pub enrolment: PathBuf,
+    /// The directory that it owns.
+    #[arg(long, value_name = "DIR")]
+    pub root: PathBuf,
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: SocketAddr,
+    /// Bytes that it says it has, such as 10GiB.
+    #[arg(long, value_parser = checked_size, value_name = "SIZE")]
+    pub capacity: Option<String>,
+    /// End when standard input ends: the parent is gone.
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
+}
+
+/// `trued migrate`
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// The database.
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
+    /// Only say how its tables stand; exit code 1 when they are not this program's.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// `trued part`
+#[derive(Debug, Args)]
+pub struct PartCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: PartVerb,
+}
+
+/// What to do with parts.
+#[derive(Debug, Subcommand)]
+pub enum PartVerb {
+    /// Add a part and print its enrolment file: keep it secret.
+    Add {
+        /// What it is.
+        role: AddedRole,
+        /// Its name.
+        name: String,
+        /// Straight in the database, without the API.
+        #[arg(long, value_name = "URL")]
+        database_url: Option<String>,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// List all parts.
+    List,
+}
+
+/// Roles of parts that are added by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AddedRole {
+    /// Repairs.
+    Worker,
+    /// Evaluates, dispatches, observes.
+    Controller,
+}
+
+/// Flags of every change.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Change {
+    /// Why; kept with who and when.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `trued repo`
+#[derive(Debug, Args)]
+pub struct RepoCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: RepoVerb,
+}
+
+/// What to do with repositories.
+#[derive(Debug, Subcommand)]
+pub enum RepoVerb {
+    /// Import repositories of this machine: bare or ordinary ones, and directories of them.
+    Import(Import),
+    /// Create an empty repository.
+    Create {
+        /// Its name.
+        name: String,
+        /// Copies wanted.
+        #[arg(long, default_value_t = 3, value_name = "N")]
+        replicas: u32,
+        /// The hash its objects are named by: sha1 or sha256.
+        #[arg(long, default_value = "sha1", value_name = "FORMAT")]
+        object_format: ObjectFormat,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// List repositories.
+    List {
+        /// Only those with fewer good copies than wanted; exit code 3 when there are any.
+        #[arg(long)]
+        behind: bool,
+        /// At most so many.
+        #[arg(long, default_value_t = 1_000, value_name = "N")]
+        limit: usize,
+    },
+    /// Show one repository with its copies.
+    Show {
+        /// Its name or number.
+        name: String,
+    },
+    /// Change how many copies are wanted.
+    SetReplicas {
+        /// Its name or number.
+        name: String,
+        /// Copies wanted.
+        wanted: u32,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// `trued repo import`
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Repositories, or directories that hold some.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The name, for a single repository; else each directory's own, without .git.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Put before each name.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub prefix: String,
+    /// Copies wanted.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub replicas: u32,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `trued fileserver`
+#[derive(Debug, Args)]
+pub struct FileserverCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: FileserverVerb,
+}
+
+/// What to do with fileservers.
+#[derive(Debug, Subcommand)]
+pub enum FileserverVerb {
+    /// List fileservers.
+    List,
+    /// Show one fileserver.
+    Show {
+        /// Its name or number.
+        name: String,
+    },
+    /// Add a fileserver and print its agent's enrolment file: keep it secret.
+    Add {
+        /// Its name.
+        name: String,
+        /// The rack that it stands in.
+        #[arg(long)]
+        rack: String,
+        /// Address of its agent, such as <http://10.0.0.7:7100>; that of the API is --api here.
+        // The same id as the global flag: clap then takes this one in its place.
+        #[arg(id = "url", long = "url", value_name = "URL")]
+        agent_url: String,
+        /// Address of the API.
+        #[arg(long, env = "TRUED_URL", value_name = "URL")]
+        api: Option<String>,
+        /// Straight in the database, without the API.
+        #[arg(long, value_name = "URL")]
+        database_url: Option<String>,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Let it take new copies, reads and pushes.
+    Serve {
+        /// Its name or number.
+        name: String,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Give it nothing new; what it holds stays and counts.
+    Quiesce {
+        /// Its name or number.
+        name: String,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// `trued goal`
+#[derive(Debug, Args)]
+pub struct GoalCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: GoalVerb,
+}
+
+/// What to do with goals.
+#[derive(Debug, Subcommand)]
+pub enum GoalVerb {
+    /// List goals.
+    List,
+    /// Show one goal with its query.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Check goal files on the real engine; exit code 1 when one does not check.
+    Check {
+        /// The files.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Check on this database, without the API.
+        #[arg(long, value_name = "URL")]
+        database_url: Option<String>,
+    },
+    /// Show what a goal returns now; changes nothing. Exit code 3 when it returns rows.
+    Run {
+        /// Its name.
+        name: String,
+        /// At most so many rows.
+        #[arg(long, default_value_t = 100, value_name = "N")]
+        limit: usize,
+    },
+    /// Evaluate goals at once and wait for the result; none named: all.
+    Evaluate {
+        /// Their names.
+        names: Vec<String>,
+        /// Longest wait.
+        #[arg(long, default_value = "60s", value_parser = checked_duration, value_name = "DURATION")]
+        wait: String,
+    },
+}
+
+/// `trued backlog`
+#[derive(Debug, Args)]
+pub struct Backlog {
+    /// Of this goal.
+    #[arg(long)]
+    pub goal: Option<String>,
+    /// About this fileserver.
+    #[arg(long)]
+    pub fileserver: Option<String>,
+    /// In this state: waiting, ready, running, held or stuck.
+    #[arg(long)]
+    pub state: Option<FindingState>,
+    /// At most so many.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub limit: u32,
+}
+
+/// `trued why`
+#[derive(Debug, Args)]
+pub struct Why {
+    /// A repository or fileserver by name or number, or REPOSITORY@FILESERVER.
+    pub subject: String,
+}
+
+/// `trued config`
+#[derive(Debug, Args)]
+pub struct ConfigCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: ConfigVerb,
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Read all of it and say what is wrong; opens nothing.
+    Check,
+    /// Show every key with its value; passwords are masked.
+    Show {
+        /// Where each value came from.
+        #[arg(long)]
+        origin: bool,
+    },
+}
+
+fn checked_duration(text: &str) -> Result<String, String> {
+    value::duration(text).map(|_| text.to_owned())
+}
+
+fn checked_size(text: &str) -> Result<String, String> {
+    value::size(text).map(|_| text.to_owned())
+}
+
+fn checked_schedule(text: &str) -> Result<String, String> {
+    value::schedule(text).map(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_flags_are_told_what_is_near() {
+        let error = parse("trued statu").unwrap_err().to_string();
+        assert!(error.contains("status"), "{error}");
+        let error = parse("trued up --fileserver 3").unwrap_err().to_string();
+        assert!(error.contains("--fileservers"), "{error}");
+    }
+
+    #[test]
+    fn values_are_checked_before_anything_is_opened() {
+        for wrong in [
+            "trued up --grace soon",
+            "trued up --fileservers 0",
+            "trued up --capacity much",
+            "trued backlog --state asleep",
+            "trued repo create x --object-format md5",
+            "trued serve --worker --enrolment x",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        let schedule = ["trued", "up", "--schedule", "*/5 * * * *"];
+        let error = Arguments::try_parse_from(schedule).unwrap_err().to_string();
+        assert!(error.contains("seconds come first"), "{error}");
+    }
+
+    #[test]
+    fn global_flags_stand_before_or_after_the_command() {
+        assert!(parse("trued --url http://127.0.0.1:1 status -o json").is_ok());
+        assert!(parse("trued status -o json --url http://127.0.0.1:1").is_ok());
+        assert!(parse("trued up --data ./d --no-respawn").is_ok());
+    }
+
+    #[test]
+    fn the_address_of_a_new_fileserver_is_not_taken_for_the_api() {
+        let line = "trued fileserver add fs-9 --rack r --url http://agent:1 --api http://api:1";
+        let Command::Fileserver(FileserverCommand { verb }) = parse(line).unwrap().command else { panic!() };
+        let FileserverVerb::Add { agent_url, api, .. } = verb else { panic!() };
+        assert_eq!((agent_url.as_str(), api.as_deref()), ("http://agent:1", Some("http://api:1")));
+        assert!(parse("trued fileserver add fs-9 --rack r").is_err());
+    }
+}

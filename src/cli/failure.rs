@@ -1,0 +1,122 @@
+//! Exit codes, and errors that carry one.
+
+use crate::config::ConfigError;
+use crate::database::DatabaseError;
+use crate::http::ListenError;
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// It went wrong.
+    Failed = 1,
+    /// Wrong usage or configuration.
+    Usage = 2,
+    /// Findings are open.
+    Open = 3,
+    /// Refused as unsafe.
+    Unsafe = 4,
+    /// Nobody answers.
+    Unreachable = 5,
+    /// It took too long and still goes on.
+    TimedOut = 6,
+    /// A goal is unknown.
+    Unknown = 7,
+}
+
+/// An error with its exit code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// The code.
+    pub exit: Exit,
+    /// One sentence.
+    pub message: String,
+    /// What to try.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// An error with a code and a sentence.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None }
+    }
+
+    /// Wrong usage.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// With something to try.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// The exit code of an error: that of the first in its chain that has one.
+#[must_use]
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    for cause in error.chain() {
+        if let Some(failure) = cause.downcast_ref::<Failure>() {
+            return failure.exit;
+        }
+        if cause.is::<ConfigError>() || cause.is::<ListenError>() {
+            return Exit::Usage;
+        }
+        match cause.downcast_ref::<DatabaseError>() {
+            Some(DatabaseError::Version(_)) => return Exit::Usage,
+            Some(DatabaseError::Sql { source, .. }) if is_away(source) => return Exit::Unreachable,
+            _ => {}
+        }
+    }
+    Exit::Failed
+}
+
+fn is_away(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_))
+}
+
+/// Prints an error: its chain in one line, and its hint.
+pub fn print(error: &anyhow::Error) {
+    eprintln!("trued: {}", sentence(error));
+    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Failure>()?.hint.as_ref());
+    if let Some(hint) = hint {
+        eprintln!("hint: {hint}");
+    }
+}
+
+/// The chain in one line; what a cause repeats of the one above is left out.
+#[must_use]
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string().replace('\n', " ");
+        if line.contains(&text) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&text);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn a_code_is_found_however_deep_it_lies() {
+        let error = Err::<(), _>(Failure::new(Exit::Unreachable, "nobody answers")).context("asking").unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Unreachable);
+        assert_eq!(sentence(&error), "asking: nobody answers");
+        assert_eq!(exit_of(&anyhow::anyhow!("something")), Exit::Failed);
+        let newer = anyhow::Error::from(DatabaseError::Version("newer".into()));
+        assert_eq!(exit_of(&newer), Exit::Usage);
+    }
+}

@@ -1,0 +1,179 @@
+//! `trued goal`: lists, one, a check, what one returns now, a look again.
+
+use super::args::{Global, GoalCommand, GoalVerb, Output};
+use super::client::Client;
+use super::failure::{Exit, Failure};
+use super::output::{self, age, moment_or_dash};
+use crate::clock;
+use crate::config::value;
+use crate::goal::session::Source;
+use crate::http::shapes::{
+    Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun, Status,
+};
+use crate::model::Millis;
+use crate::model::finding::Exception;
+use crate::model::goal::GoalState;
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time between two looks at whether an evaluation has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Largest goal file.
+const LARGEST_FILE: u64 = 1 << 18;
+
+/// Runs it.
+///
+/// # Errors
+/// When nobody answers, or the answer is no.
+pub async fn run(global: &Global, ask: GoalCommand) -> anyhow::Result<Exit> {
+    match ask.verb {
+        GoalVerb::List => list(global).await,
+        GoalVerb::Show { name } => show(global, &name).await,
+        GoalVerb::Check { files, database_url } => check(global, &files, database_url).await,
+        GoalVerb::Run { name, limit } => run_one(global, &name, limit).await,
+        GoalVerb::Evaluate { names, wait } => evaluate(global, names, &wait).await,
+    }
+}
+
+async fn list(global: &Global) -> anyhow::Result<Exit> {
+    let list: GoalList = Client::new(global)?.get(&["goals"], &[]).await?;
+    output::answer(global.output, &list, || table(list.goals.iter().map(|goal| &goal.row)))?;
+    Ok(Exit::Done)
+}
+
+fn table<'a>(goals: impl Iterator<Item = &'a GoalRow>) -> String {
+    let now = clock::now();
+    let columns = ["GOAL", "STATE", "FINDINGS", "EVALUATED", "TOOK", "ERROR"];
+    let rows = goals.map(|goal| {
+        vec![
+            goal.name.clone(),
+            goal.state.to_string(),
+            goal.findings.to_string(),
+            goal.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(now - at))),
+            goal.took_ms.map_or("-".to_owned(), |took| format!("{took} ms")),
+            goal.error.clone().unwrap_or_default(),
+        ]
+    });
+    output::table(&columns, rows)
+}
+
+async fn show(global: &Global, name: &str) -> anyhow::Result<Exit> {
+    let goal: GoalListed = Client::new(global)?.get(&["goals", name], &[]).await?;
+    output::answer(global.output, &goal, || render(&goal, clock::now()))?;
+    Ok(Exit::Done)
+}
+
+fn render(goal: &GoalListed, now: Millis) -> String {
+    let dash = || "-".to_owned();
+    let mut lines = vec![
+        format!("goal      {}", goal.row.name),
+        format!("summary   {}", goal.summary.clone().unwrap_or_else(dash)),
+        format!("state     {}, {} findings", goal.row.state, goal.row.findings),
+        format!("evaluated {}", moment_or_dash(goal.row.evaluated_at, now)),
+        format!("subject   {}", goal.subject.clone().unwrap_or_else(dash)),
+        format!("repair    {}", goal.repair.clone().unwrap_or_else(|| "none".into())),
+        format!("schedule  {}", goal.schedule.clone().unwrap_or_else(|| "the default".into())),
+        format!("file      {}", goal.path.clone().unwrap_or_else(dash)),
+    ];
+    lines.extend(goal.row.error.iter().map(|error| format!("ERROR     {error}")));
+    lines.extend(goal.sql.iter().map(|sql| format!("\n{}", sql.trim_end())));
+    lines.join("\n")
+}
+
+async fn check(global: &Global, files: &[PathBuf], database_url: Option<String>) -> anyhow::Result<Exit> {
+    let mut problems = 0;
+    for file in files {
+        let text = read(file)?;
+        let problem = match &database_url {
+            Some(url) => check_here(url, file, &text).await?,
+            None => {
+                let ask = CheckGoal { path: file.display().to_string(), text };
+                let checked: CheckedGoal = Client::new(global)?.post(&["goals", "check"], &ask).await?;
+                checked.problem
+            }
+        };
+        match problem {
+            Some(problem) => {
+                problems += 1;
+                eprintln!("{problem}");
+            }
+            None => output::line(&format!("{}: good", file.display())),
+        }
+    }
+    Ok(if problems > 0 { Exit::Failed } else { Exit::Done })
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    let size = std::fs::metadata(file).with_context(|| format!("reading {}", file.display()))?.len();
+    if size > LARGEST_FILE {
+        let message = format!("{} has {size} bytes; a goal has {LARGEST_FILE} at most", file.display());
+        return Err(Failure::new(Exit::Failed, message).into());
+    }
+    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
+}
+
+async fn check_here(url: &str, file: &Path, text: &str) -> anyhow::Result<Option<String>> {
+    let source = Source::new(url).map_err(|problem| Failure::usage(problem.message))?;
+    let problem = match super::program::parse_goal(file, text) {
+        Err(problem) => Some(problem),
+        Ok(goal) => source.check(&goal).await.err(),
+    };
+    match problem {
+        Some(problem) if !problem.text => Err(Failure::new(Exit::Unreachable, problem.message).into()),
+        other => Ok(other.map(|problem| problem.message)),
+    }
+}
+
+async fn run_one(global: &Global, name: &str, limit: usize) -> anyhow::Result<Exit> {
+    let query = [("limit", limit.to_string())];
+    let run: GoalRun = Client::new(global)?.get(&["goals", name, "run"], &query).await?;
+    output::answer(global.output, &run, || {
+        output::table(&["SUBJECT", "PRIO", "REASON", "EVIDENCE"], run.rows.iter().map(cells))
+    })?;
+    let more = if run.more { "at least " } else { "" };
+    eprintln!("{name} returns {more}{} rows", run.total);
+    Ok(if run.total > 0 { Exit::Open } else { Exit::Done })
+}
+
+fn cells(row: &Exception) -> Vec<String> {
+    let evidence: Vec<_> = row.evidence.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    vec![
+        row.subject.to_string(),
+        row.priority.to_string(),
+        row.reason.clone().unwrap_or_default(),
+        evidence.join(" "),
+    ]
+}
+
+async fn evaluate(global: &Global, names: Vec<String>, wait: &str) -> anyhow::Result<Exit> {
+    let wait = value::duration(wait).map_err(Failure::usage)?;
+    let client = Client::new(global)?;
+    let asked: Asked = client.post(&["goals", "evaluate"], &EvaluateGoals { goals: names }).await?;
+    let until = clock::now() + wait;
+    let goals = loop {
+        let status: Status = client.get(&["status"], &[]).await?;
+        let ours: Vec<_> =
+            status.goals.into_iter().filter(|goal| asked.goals.contains(&goal.name)).collect();
+        if ours.iter().all(|goal| goal.evaluated_at.is_some_and(|at| at >= asked.at)) {
+            break ours;
+        }
+        if clock::now() > until {
+            return Err(Failure::new(Exit::TimedOut, "the evaluation has not ended; it goes on")
+                .hint("`trued status` shows when it has")
+                .into());
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    };
+    let list = serde_json::json!({ "goals": goals });
+    output::answer(global.output, &list, || table(goals.iter()))?;
+    Ok(exit(&goals))
+}
+
+fn exit(goals: &[GoalRow]) -> Exit {
+    if goals.iter().any(|goal| goal.state == GoalState::Unknown) {
+        return Exit::Unknown;
+    }
+    if goals.iter().any(|goal| goal.state == GoalState::Unmet) { Exit::Open } else { Exit::Done }
+}

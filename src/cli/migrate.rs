@@ -1,0 +1,94 @@
+//! `trued migrate`, and opening a database whose tables are this program's.
+
+use super::args::{Global, Migrate};
+use super::failure::{Exit, Failure};
+use super::{enrolment, output, settings};
+use crate::config::value::mask_url;
+use crate::database::{Database, SchemaState, fleet};
+use crate::model::checksum::ChecksumKey;
+use anyhow::Context as _;
+
+/// The id of the first checksum key of a fleet.
+const FIRST_KEY: i64 = 1;
+
+/// Runs it.
+///
+/// # Errors
+/// When the database cannot be opened, or its tables are newer.
+pub async fn run(global: &Global, ask: Migrate) -> anyhow::Result<Exit> {
+    let url = settings::database_url(global, ask.database_url.as_deref())?;
+    let db = open(&url).await?;
+    if ask.check {
+        return check(&db).await;
+    }
+    let applied = db.migrate().await?;
+    let fleet = ensure_fleet(&db).await?;
+    output::line(&match applied {
+        0 => format!("the tables are up to date; fleet {}", fleet.fleet_id),
+        1 => format!("1 migration was applied; fleet {}", fleet.fleet_id),
+        n => format!("{n} migrations were applied; fleet {}", fleet.fleet_id),
+    });
+    db.close().await;
+    Ok(Exit::Done)
+}
+
+async fn check(db: &Database) -> anyhow::Result<Exit> {
+    let state = db.schema().await?;
+    db.close().await;
+    match state {
+        SchemaState::Current => {
+            output::line("the tables are up to date");
+            Ok(Exit::Done)
+        }
+        SchemaState::Behind(count) => {
+            output::line(&format!("{count} migrations are missing; `trued migrate` applies them"));
+            Ok(Exit::Failed)
+        }
+        SchemaState::Newer { found, known } => Err(newer(found, known).into()),
+    }
+}
+
+fn newer(found: i64, known: i64) -> Failure {
+    Failure::usage(format!(
+        "the tables are of version {found}, made by a newer trued; this one knows up to {known}"
+    ))
+}
+
+/// Opens a database.
+///
+/// # Errors
+/// When it cannot be opened.
+pub async fn open(url: &str) -> anyhow::Result<Database> {
+    Database::open(url).await.with_context(|| format!("opening the database {}", mask_url(url)))
+}
+
+/// Opens a database whose tables must be this program's already, with its fleet.
+///
+/// # Errors
+/// When it cannot be opened, or its tables are of another version.
+pub async fn open_current(url: &str) -> anyhow::Result<(Database, fleet::Fleet)> {
+    let db = open(url).await?;
+    match db.schema().await? {
+        SchemaState::Current => {}
+        SchemaState::Behind(count) => {
+            return Err(Failure::usage(format!("{count} migrations are missing in {}", mask_url(url)))
+                .hint("`trued migrate` applies them")
+                .into());
+        }
+        SchemaState::Newer { found, known } => return Err(newer(found, known).into()),
+    }
+    let fleet = ensure_fleet(&db).await?;
+    Ok((db, fleet))
+}
+
+/// The fleet's identity, made when there is none.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn ensure_fleet(db: &Database) -> anyhow::Result<fleet::Fleet> {
+    let new = fleet::Fleet {
+        fleet_id: enrolment::fresh_word()?,
+        checksum_key: ChecksumKey { id: FIRST_KEY, secret: enrolment::secret()? },
+    };
+    Ok(fleet::ensure(db, &new).await?)
+}

@@ -1,0 +1,183 @@
+//! `trued status`: the fleet at a glance, in 80 columns.
+
+use super::args::Global;
+use super::client::Client;
+use super::failure::Exit;
+use super::output::{self, age, cut, number};
+use crate::clock;
+use crate::http::shapes::{GoalRow, Status};
+use crate::model::Millis;
+use crate::model::fleet::Health;
+use crate::model::goal::GoalState;
+use std::fmt::Write as _;
+
+/// Columns of the smallest terminal.
+const WIDTH: usize = 80;
+
+/// Runs it.
+///
+/// # Errors
+/// When nobody answers.
+pub async fn run(global: &Global) -> anyhow::Result<Exit> {
+    let status: Status = Client::new(global)?.get(&["status"], &[]).await?;
+    output::answer(global.output, &status, || render(&status, clock::now()))?;
+    Ok(exit(&status))
+}
+
+/// 7 when a goal is unknown, else 3 when findings are open.
+fn exit(status: &Status) -> Exit {
+    if status.goals.iter().any(|goal| goal.state == GoalState::Unknown) {
+        return Exit::Unknown;
+    }
+    if status.backlog.total > 0 || status.goals.iter().any(|goal| goal.state == GoalState::Unmet) {
+        return Exit::Open;
+    }
+    Exit::Done
+}
+
+fn render(status: &Status, now: Millis) -> String {
+    let mut text = String::new();
+    for line in [health(status, now), goals(&status.goals), backlog(status), fileservers(status)] {
+        let _ = writeln!(text, "{}", cut(&line, WIDTH));
+    }
+    for goal in status.goals.iter().filter(|goal| goal.state != GoalState::Met || goal.error.is_some()) {
+        let _ = writeln!(text, "{}", cut(&trouble(goal), WIDTH));
+    }
+    for server in status.fileservers.iter().filter(|server| server.health != Health::Online) {
+        let counts = if server.counts { "still counts" } else { "does not count" };
+        let line = format!("  {} is {}, {} copies, {counts}", server.name, server.health, number(server.replicas));
+        let _ = writeln!(text, "{}", cut(&line, WIDTH));
+    }
+    if status.backlog.stuck > 0 {
+        let line = format!("STUCK       {} need a person → trued backlog --state stuck", status.backlog.stuck);
+        let _ = writeln!(text, "{}", cut(&line, WIDTH));
+    }
+    text
+}
+
+fn health(status: &Status, now: Millis) -> String {
+    let last = status.goals.iter().filter_map(|goal| goal.evaluated_at).max();
+    let evaluated = last.map_or("never evaluated".to_owned(), |at| format!("evaluated {} ago", age(now - at)));
+    format!("HEALTH      {}   {evaluated}   {}", status.health.level, status.health.codes.join(" "))
+}
+
+fn goals(goals: &[GoalRow]) -> String {
+    let of = |state| goals.iter().filter(|goal| goal.state == state).count();
+    let mut line = format!("GOALS       {} met   {} unmet", of(GoalState::Met), of(GoalState::Unmet));
+    if of(GoalState::Unknown) > 0 {
+        let _ = write!(line, "   {} UNKNOWN", of(GoalState::Unknown));
+    }
+    line
+}
+
+fn trouble(goal: &GoalRow) -> String {
+    let mut line = format!("  {} is {}", goal.name, goal.state);
+    if goal.findings > 0 {
+        let _ = write!(line, ", {} findings", number(goal.findings));
+    }
+    if let Some(error) = &goal.error {
+        let _ = write!(line, ": {error}");
+    }
+    line
+}
+
+fn backlog(status: &Status) -> String {
+    let backlog = &status.backlog;
+    let mut line = format!("BACKLOG     {}", number(backlog.total));
+    if let Some(oldest) = backlog.oldest_seconds {
+        let _ = write!(line, "   oldest {}", age(oldest * 1_000));
+    }
+    let states = [
+        (backlog.running, "running"),
+        (backlog.ready, "ready"),
+        (backlog.waiting, "waiting"),
+        (backlog.held, "held"),
+        (backlog.stuck, "stuck"),
+    ];
+    for (count, state) in states.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(line, "   {} {state}", number(count));
+    }
+    line
+}
+
+fn fileservers(status: &Status) -> String {
+    let of = |health| status.fileservers.iter().filter(|server| server.health == health).count();
+    let mut line = format!("FILESERVERS {} online", of(Health::Online));
+    for health in [Health::Suspect, Health::Offline] {
+        if of(health) > 0 {
+            let _ = write!(line, "   {} {health}", of(health));
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::shapes::{Backlog, FileserverRow, HealthReport};
+    use crate::model::fleet::Intent;
+
+    fn status() -> Status {
+        let goal = |name: &str, state, findings, error: Option<&str>| GoalRow {
+            name: name.into(),
+            state,
+            findings,
+            evaluated_at: Some(1_000),
+            took_ms: Some(2),
+            error: error.map(Into::into),
+        };
+        let server = |name: &str, health, counts| FileserverRow {
+            name: name.into(),
+            rack: "rack-1".into(),
+            intent: Intent::Serve,
+            health,
+            counts,
+            replicas: 1_200,
+            disk_used: 1,
+            disk_free: 2,
+        };
+        Status {
+            goals: vec![
+                goal("racks-differ", GoalState::Met, 0, None),
+                goal("replicas-match", GoalState::Unmet, 3, None),
+                goal("replicas-suffice", GoalState::Unknown, 0, Some("timeout 30s")),
+            ],
+            backlog: Backlog { total: 3, waiting: 1, running: 2, oldest_seconds: Some(70), ..Backlog::default() },
+            fileservers: vec![server("fs-1", Health::Online, true), server("fs-2", Health::Offline, false)],
+            health: HealthReport { level: "HEALTH_WARN".into(), codes: vec!["FILESERVER_SILENT".into()] },
+        }
+    }
+
+    #[test]
+    fn the_glance_fits_eighty_columns() {
+        let text = render(&status(), 39_000);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
+        insta::assert_snapshot!(text, @r"
+        HEALTH      HEALTH_WARN   evaluated 38s ago   FILESERVER_SILENT
+        GOALS       1 met   1 unmet   1 UNKNOWN
+        BACKLOG     3   oldest 1m10s   2 running   1 waiting
+        FILESERVERS 1 online   1 offline
+          replicas-match is unmet, 3 findings
+          replicas-suffice is unknown: timeout 30s
+          fs-2 is offline, 1,200 copies, does not count
+        ");
+    }
+
+    #[test]
+    fn unknown_goes_before_open_findings() {
+        let mut one = status();
+        assert_eq!(exit(&one), Exit::Unknown);
+        one.goals.pop();
+        assert_eq!(exit(&one), Exit::Open);
+        one.goals.pop();
+        assert_eq!(exit(&one), Exit::Open);
+        one.backlog = Backlog::default();
+        assert_eq!(exit(&one), Exit::Done);
+    }
+
+    #[test]
+    fn the_json_has_the_promised_shape() {
+        let json = serde_json::to_string(&status()).unwrap();
+        insta::assert_snapshot!(json, @r#"{"goals":[{"name":"racks-differ","state":"met","findings":0,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-match","state":"unmet","findings":3,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-suffice","state":"unknown","findings":0,"evaluated_at":1000,"took_ms":2,"error":"timeout 30s"}],"backlog":{"total":3,"waiting":1,"ready":0,"running":2,"held":0,"stuck":0,"oldest_seconds":70},"fileservers":[{"name":"fs-1","rack":"rack-1","intent":"serve","health":"online","counts":true,"replicas":1200,"disk_used":1,"disk_free":2},{"name":"fs-2","rack":"rack-1","intent":"serve","health":"offline","counts":false,"replicas":1200,"disk_used":1,"disk_free":2}],"health":{"level":"HEALTH_WARN","codes":["FILESERVER_SILENT"]}}"#);
+    }
+}

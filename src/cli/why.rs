@@ -1,0 +1,156 @@
+//! `trued why`: the story of one subject, from what holds now back to what was done.
+
+use super::args::{Global, Why as Ask};
+use super::backlog::{subject, waits};
+use super::client::Client;
+use super::failure::Exit;
+use super::output::{self, age, moment, moment_or_dash, yes_no};
+use crate::database::report::{AttemptRow, BacklogRow, ClosedRow};
+use crate::http::shapes::{GoalSays, RepositoryShown, Why};
+use std::fmt::Write as _;
+
+/// Runs it.
+///
+/// # Errors
+/// When nothing is named so, or nobody answers.
+pub async fn run(global: &Global, ask: &Ask) -> anyhow::Result<Exit> {
+    let why: Why = Client::new(global)?.get(&["why"], &[("subject", ask.subject.clone())]).await?;
+    output::answer(global.output, &why, || render(&why))?;
+    Ok(Exit::Done)
+}
+
+fn render(why: &Why) -> String {
+    let mut text = format!("{} ({})\n", why.subject, why.id);
+    if let Some(one) = &why.repository {
+        repository(&mut text, one, why);
+    }
+    if let Some(one) = &why.fileserver {
+        let _ = writeln!(
+            text,
+            "  {} since {}, intent {}, counts: {}, {} copies",
+            one.row.health,
+            moment(one.health_since, why.now),
+            one.row.intent,
+            yes_no(one.row.counts),
+            one.row.replicas
+        );
+    }
+    text.push_str("\nGOALS\n");
+    for says in &why.goals {
+        goal(&mut text, says, why);
+    }
+    if why.goals.is_empty() {
+        text.push_str("  none was evaluated yet\n");
+    }
+    attempts(&mut text, why);
+    if !why.closed.is_empty() {
+        text.push_str("\nCLOSED FINDINGS\n");
+        for one in &why.closed {
+            let _ = writeln!(text, "  {}", closed(one, why));
+        }
+    }
+    text
+}
+
+fn repository(text: &mut String, one: &RepositoryShown, why: &Why) {
+    let checksum = one.checksum.as_deref().unwrap_or("-");
+    let _ = writeln!(
+        text,
+        "  {} copies wanted, {} seats, version {}, checksum {checksum}",
+        one.wanted, one.seats, one.version
+    );
+    for replica in &one.replicas {
+        let _ = writeln!(
+            text,
+            "  {} ({}): {}, {}, verified {}",
+            replica.fileserver,
+            replica.rack,
+            replica.state,
+            if replica.in_sync { "in sync" } else { "NOT in sync" },
+            moment_or_dash(replica.verified_at, why.now)
+        );
+    }
+    for flag in &why.flags {
+        let since = moment(flag.since, why.now);
+        let _ = writeln!(text, "  inventory of {}: {} since {since}", flag.fileserver, flag.found);
+    }
+}
+
+fn goal(text: &mut String, says: &GoalSays, why: &Why) {
+    let seen = says.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(why.now - at)));
+    if says.findings.is_empty() {
+        let _ = writeln!(text, "  {}: holds here (evaluated {seen})", says.goal);
+        return;
+    }
+    let _ = writeln!(text, "  {}: does NOT hold (evaluated {seen})", says.goal);
+    for finding in &says.findings {
+        let _ = writeln!(text, "    {}", found(finding, why));
+    }
+}
+
+fn found(finding: &BacklogRow, why: &Why) -> String {
+    let mut line = format!(
+        "finding {} about {}, open since {}: {}",
+        finding.id,
+        subject(finding),
+        moment(finding.opened_at, why.now),
+        finding.state
+    );
+    if let Some(reason) = &finding.reason {
+        let _ = write!(line, "; {reason}");
+    }
+    match &finding.repair {
+        Some(repair) => {
+            let _ = write!(line, "; repair {repair}");
+        }
+        None => line.push_str("; only listed"),
+    }
+    let waits = waits(finding);
+    if !waits.is_empty() {
+        let _ = write!(line, ": {waits}");
+    }
+    if finding.tries > 0 {
+        let _ = write!(line, "; {} failed attempts", finding.tries);
+    }
+    if finding.ineffective > 0 {
+        let _ = write!(line, "; {} attempts without effect", finding.ineffective);
+    }
+    line
+}
+
+fn attempts(text: &mut String, why: &Why) {
+    if why.attempts.is_empty() {
+        return;
+    }
+    text.push_str("\nATTEMPTS, latest first\n");
+    for one in &why.attempts {
+        let _ = writeln!(text, "  {}", attempt(one, why));
+    }
+}
+
+fn attempt(one: &AttemptRow, why: &Why) -> String {
+    let at = one.finished_at.or(one.started_at).unwrap_or(one.queued_at);
+    let mut line = format!("{}  {} {}", moment(at, why.now), one.repair, one.state);
+    if let Some(destination) = &one.destination {
+        let _ = write!(line, " on {destination}");
+    }
+    if let Some(source) = &one.source {
+        let _ = write!(line, " from {source}");
+    }
+    let _ = write!(line, " (attempt {}, try {}, for {})", one.id, one.number, one.goal);
+    if let Some(message) = one.message.as_deref().filter(|message| !message.is_empty()) {
+        let _ = write!(line, ": {}", message.replace('\n', " "));
+    }
+    line
+}
+
+fn closed(one: &ClosedRow, why: &Why) -> String {
+    let place = one.fileserver.as_deref().map_or(String::new(), |name| format!(" on {name}"));
+    let reason = one.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
+    format!(
+        "{}  {}{place}, open for {}{reason}",
+        moment(one.closed_at, why.now),
+        one.goal,
+        age(one.closed_at - one.opened_at)
+    )
+}
