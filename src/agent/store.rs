@@ -1,10 +1,19 @@
 //! What every room of the agent works with: paths, git, keys, space, and who must hear of a change.
+
+pub use super::inventory::Fingerprint;
+pub use super::space::Reservation;
+
 use super::git::Git;
+use super::inventory::Inventory;
 use super::layout::Layout;
+use super::space::Space;
 use crate::model::checksum::ChecksumKey;
+use crate::model::grant::Enrolment;
 use crate::model::id::RepositoryId;
-use crate::model::wire::{Progress, Refusal};
+use crate::model::wire::{Progress, Refusal, RefusalCode};
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// An agent's root and what it needs to work on it. Shared by all requests.
@@ -24,25 +33,81 @@ pub struct Store {
     pub signer: ed25519_dalek::SigningKey,
     /// For reading from other agents.
     pub http: reqwest::Client,
+    pub(super) inventory: Arc<Inventory>,
+    pub(super) space: Arc<Space>,
 }
 
-/// Bytes set aside for a copy that is being made; given back when dropped.
-#[derive(Debug)]
-pub struct Reservation {}
-
 impl Store {
+    /// A store over a root, as the enrolled fileserver; `capacity` bounds the bytes it may use.
+    ///
+    /// # Errors
+    /// When the enrolment lacks a readable key or the checksum key, or no HTTP client can be made.
+    pub fn new(
+        layout: Layout,
+        git: Git,
+        enrolment: &Enrolment,
+        capacity: Option<i64>,
+    ) -> Result<Self, String> {
+        let signer = enrolment.signing_key().ok_or("the enrolment's secret key cannot be read")?;
+        let key = enrolment.checksum_key.clone().ok_or("the enrolment has no checksum key")?;
+        let http = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| format!("cannot make an HTTP client: {error}"))?;
+        let inventory = Inventory::new(layout.clone());
+        let space = Arc::new(Space::new(layout.root().to_owned(), capacity, Arc::clone(&inventory)));
+        let (fleet, fileserver) = (enrolment.fleet.clone(), enrolment.part.name.clone());
+        Ok(Self { layout, git, key, fleet, fileserver, signer, http, inventory, space })
+    }
+
     /// Sets bytes aside, or says that the disk is full.
     ///
     /// # Errors
-    /// [`RefusalCode::DiskFull`](crate::model::wire::RefusalCode::DiskFull) with the sums.
-    pub fn reserve(&self, _bytes: i64) -> Result<Reservation, Refusal> {
-        todo!()
+    /// [`RefusalCode::DiskFull`] with the sums.
+    pub fn reserve(&self, bytes: i64) -> Result<Reservation, Refusal> {
+        self.space.reserve(bytes)
     }
 
     /// The agent itself changed this repository (or removed it): what is on disk now is what is expected.
     /// Returns the inventory generation that this gave it.
-    pub async fn touched(&self, _id: RepositoryId) -> i64 {
-        todo!()
+    ///
+    /// In a verification that the server started, what was there when it began is what is expected:
+    /// a change amid it stays flagged, and the generation returned is the older one.
+    pub async fn touched(&self, id: RepositoryId) -> i64 {
+        let inventory = Arc::clone(&self.inventory);
+        self.noted(id, move || inventory.touched(id)).await
+    }
+
+    /// What a repository looks like now, to be accepted after it was verified.
+    ///
+    /// # Errors
+    /// `Failed` when it cannot be looked at.
+    pub async fn fingerprint(&self, id: RepositoryId) -> Result<Fingerprint, Refusal> {
+        let inventory = Arc::clone(&self.inventory);
+        tokio::task::spawn_blocking(move || inventory.fingerprint(id))
+            .await
+            .map_err(io::Error::other)
+            .flatten()
+            .map_err(|error| Refusal::new(RefusalCode::Failed, format!("cannot look at {id}: {error}")))
+    }
+
+    /// Expects from now on what was looked at. Returns the generation whose flag that answers.
+    pub async fn accept(&self, id: RepositoryId, fingerprint: Fingerprint) -> i64 {
+        let inventory = Arc::clone(&self.inventory);
+        self.noted(id, move || inventory.accept(id, fingerprint)).await
+    }
+
+    /// A change that cannot be noted is not lost: the sweep finds it and has it verified.
+    async fn noted(&self, id: RepositoryId, note: impl FnOnce() -> io::Result<i64> + Send + 'static) -> i64 {
+        match tokio::task::spawn_blocking(note).await.map_err(io::Error::other).flatten() {
+            Ok(generation) => generation,
+            Err(error) => {
+                tracing::warn!(repository.id = id.0, %error, "cannot note what a repository looks like");
+                0
+            }
+        }
     }
 }
 

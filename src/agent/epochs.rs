@@ -1,0 +1,272 @@
+//! Epochs and the one writer of a repository.
+//!
+//! The highest repair epoch and the highest push fence of a repository are on disk before anything
+//! is done under them, so lower ones are refused after a restart too. A higher epoch ends running
+//! work of lower ones and begins when that is gone. The repository's lock file is held (flock)
+//! while a writer works, and by every git that it started: one that outlived an earlier agent
+//! makes the next writer wait.
+
+use super::durable::{self, Sync};
+use super::layout::Layout;
+use super::root::open_lock;
+use crate::model::id::RepositoryId;
+use crate::model::wire::{Refusal, RefusalCode};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How long work of a lower epoch may take to end, its git included (TERM, 2 s, KILL).
+const ENDING: Duration = Duration::from_secs(30);
+/// How long a git that outlived an earlier agent is waited for.
+const ORPHANS: Duration = Duration::from_secs(15);
+
+/// What was seen of a repository's epochs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// The highest repair epoch.
+    #[serde(default)]
+    pub(super) repair: i64,
+    /// Pushes of this epoch or lower are refused.
+    #[serde(default)]
+    pub(super) push: i64,
+}
+
+/// All repositories' epochs and writers.
+#[derive(Debug)]
+pub(super) struct Epochs {
+    layout: Layout,
+    numbers: AtomicU64,
+    slots: Mutex<HashMap<RepositoryId, Arc<Slot>>>,
+}
+
+/// One repository in which something is asked for or runs; gone when nothing is.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Held while the journal is read and raised.
+    journal: tokio::sync::Mutex<()>,
+    /// Held by the writer.
+    gate: Arc<tokio::sync::Mutex<()>>,
+    holder: Mutex<Option<Holder>>,
+}
+
+/// Who writes, or is next to.
+#[derive(Debug)]
+struct Holder {
+    number: u64,
+    epoch: Option<i64>,
+    cancel: CancellationToken,
+}
+
+/// The right to write to one repository; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// Cancelled by a higher epoch, or with the parent.
+    pub(super) cancel: CancellationToken,
+    // Dropped in this order: the lock file first, the place in `slots` last.
+    _lock: File,
+    _gate: tokio::sync::OwnedMutexGuard<()>,
+    _place: Place,
+}
+
+/// A slot in use, and the holder in it that is ours.
+#[derive(Debug)]
+struct Place {
+    epochs: Arc<Epochs>,
+    id: RepositoryId,
+    slot: Arc<Slot>,
+    number: Option<u64>,
+}
+
+impl Epochs {
+    pub(super) fn new(layout: Layout) -> Arc<Self> {
+        Arc::new(Self { layout, numbers: AtomicU64::new(1), slots: Mutex::default() })
+    }
+
+    /// Takes the right to write, under a repair epoch or (an import) under none. Work of lower
+    /// epochs is ended and waited for.
+    ///
+    /// # Errors
+    /// `OldEpoch`; `Busy` when work of this very epoch runs or earlier work does not end;
+    /// `Cancelled` when `parent` or a higher epoch ends the wait; `Failed`.
+    pub(super) async fn write(
+        self: &Arc<Self>,
+        id: RepositoryId,
+        epoch: Option<i64>,
+        parent: &CancellationToken,
+    ) -> Result<Writer, Refusal> {
+        let mut place = self.place(id);
+        let cancel = parent.child_token();
+        self.take_over(&mut place, epoch, &cancel).await?;
+        let gate = tokio::select! {
+            gate = Arc::clone(&place.slot.gate).lock_owned() => gate,
+            () = cancel.cancelled() => return Err(cancelled()),
+            () = tokio::time::sleep(ENDING) => return Err(busy("earlier work on it does not end")),
+        };
+        let lock = self.lock_file(id, &cancel).await?;
+        Ok(Writer { cancel, _lock: lock, _gate: gate, _place: place })
+    }
+
+    /// Takes the right to write only if nobody has it now and no git is left in the repository.
+    pub(super) fn try_write(self: &Arc<Self>, id: RepositoryId) -> Option<Writer> {
+        let place = self.place(id);
+        let gate = Arc::clone(&place.slot.gate).try_lock_owned().ok()?;
+        let lock = try_lock(&self.layout.lock(id)).ok()??;
+        Some(Writer { cancel: CancellationToken::new(), _lock: lock, _gate: gate, _place: place })
+    }
+
+    /// Checks an epoch without taking the right to write.
+    pub(super) async fn check(self: &Arc<Self>, id: RepositoryId, epoch: i64) -> Result<(), Refusal> {
+        let place = self.place(id);
+        let _journal = place.slot.journal.lock().await;
+        refuse_lower("repair epoch", epoch, self.read(id).await?.repair)
+    }
+
+    /// Refuses pushes of this epoch or lower from now on.
+    ///
+    /// # Errors
+    /// `OldEpoch` when a higher fence stands; `Failed` when it cannot be kept.
+    pub(super) async fn fence(self: &Arc<Self>, id: RepositoryId, push: i64) -> Result<(), Refusal> {
+        let place = self.place(id);
+        let _journal = place.slot.journal.lock().await;
+        let seen = self.read(id).await?;
+        refuse_lower("push epoch", push, seen.push)?;
+        if push > seen.push { self.keep(id, Seen { push, ..seen }).await } else { Ok(()) }
+    }
+
+    /// Raises the epoch and becomes the holder, ending the one before.
+    async fn take_over(
+        &self,
+        place: &mut Place,
+        epoch: Option<i64>,
+        cancel: &CancellationToken,
+    ) -> Result<(), Refusal> {
+        let slot = Arc::clone(&place.slot);
+        let _journal = slot.journal.lock().await;
+        if let Some(epoch) = epoch {
+            let seen = self.read(place.id).await?;
+            refuse_lower("repair epoch", epoch, seen.repair)?;
+            if epoch > seen.repair {
+                self.keep(place.id, Seen { repair: epoch, ..seen }).await?;
+            }
+        }
+        let mut holder = lock(&slot.holder);
+        if let Some(before) = &*holder {
+            if epoch <= before.epoch {
+                return Err(busy("the same is being done already"));
+            }
+            before.cancel.cancel();
+        }
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        *holder = Some(Holder { number, epoch, cancel: cancel.clone() });
+        place.number = Some(number);
+        Ok(())
+    }
+
+    async fn lock_file(&self, id: RepositoryId, cancel: &CancellationToken) -> Result<File, Refusal> {
+        let path = self.layout.lock(id);
+        let until = tokio::time::Instant::now() + ORPHANS;
+        loop {
+            let path = path.clone();
+            match blocking(move || try_lock(&path)).await? {
+                Some(file) => return Ok(file),
+                None if tokio::time::Instant::now() > until => {
+                    return Err(busy("a git that an earlier agent started still runs in it"));
+                }
+                None => tokio::select! {
+                    () = cancel.cancelled() => return Err(cancelled()),
+                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                },
+            }
+        }
+    }
+
+    async fn read(&self, id: RepositoryId) -> Result<Seen, Refusal> {
+        let path = self.layout.journal_of(id);
+        blocking(move || match std::fs::read(&path) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::default()),
+            Err(error) => Err(error),
+        })
+        .await
+    }
+
+    async fn keep(&self, id: RepositoryId, seen: Seen) -> Result<(), Refusal> {
+        let path = self.layout.journal_of(id);
+        blocking(move || durable::write(&path, &serde_json::to_vec(&seen)?, Sync::Durable)).await
+    }
+
+    fn place(self: &Arc<Self>, id: RepositoryId) -> Place {
+        let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
+        Place { epochs: Arc::clone(self), id, slot, number: None }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut holder = lock(&self.slot.holder);
+        if self.number.is_some() && holder.as_ref().map(|holder| holder.number) == self.number {
+            *holder = None;
+        }
+        drop(holder);
+        let mut slots = lock(&self.epochs.slots);
+        // The map's and ours: nobody else can take it up while the map is locked.
+        if Arc::strong_count(&self.slot) == 2 {
+            slots.remove(&self.id);
+        }
+    }
+}
+
+/// Takes a lock file whole, which shows that no git holds it, and keeps a share of it, so that
+/// each git which the writer starts can hold one too. None: somebody holds it.
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    let file = open_lock(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    flock(&file, FlockOperation::NonBlockingLockShared)?;
+    Ok(Some(file))
+}
+
+fn refuse_lower(what: &str, asked: i64, seen: i64) -> Result<(), Refusal> {
+    if asked < seen {
+        return Err(Refusal::new(
+            RefusalCode::OldEpoch,
+            format!("{what} {asked} is over: {seen} was seen here"),
+        ));
+    }
+    Ok(())
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Refusal> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Refusal::new(RefusalCode::Failed, format!("the repository's journal or lock: {error}"))
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(failed(&error)),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn busy(why: &str) -> Refusal {
+    Refusal::new(RefusalCode::Busy, format!("the repository is busy: {why}"))
+}
+
+fn cancelled() -> Refusal {
+    Refusal::new(RefusalCode::Cancelled, "ended before it began")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

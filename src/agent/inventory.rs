@@ -1,0 +1,265 @@
+//! What this agent holds, and what changed without its own doing.
+//!
+//! Each repository has a fingerprint that is expected, kept on disk after every write of the
+//! agent's own, and one that was last seen by the sweep. Where the two differ the entry is
+//! `changed`, and stays so until a verification looked; so damage done while the agent was down
+//! is noticed too. What is being written now is not judged. No file's content is read here.
+
+pub(super) mod look;
+pub(super) mod sweep;
+
+use super::durable::{self, Sync};
+use super::layout::Layout;
+use crate::model::id::RepositoryId;
+use crate::model::wire::{InventoryEntry, InventoryPage};
+use look::{Looked, Print};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The longest page.
+pub(super) const LONGEST_PAGE: usize = 5_000;
+
+/// A look at a repository, to be accepted later as what is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    print: Option<Print>,
+    /// The inventory's generation when it was taken.
+    generation: i64,
+}
+
+/// All entries. Small: 80 bytes a repository.
+#[derive(Debug)]
+pub(super) struct Inventory {
+    layout: Layout,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: BTreeMap<RepositoryId, Entry>,
+    marks: HashMap<RepositoryId, Mark>,
+    generation: i64,
+    complete: bool,
+    /// Bytes of all entries.
+    used: i64,
+    trouble: Option<String>,
+    locks_removed: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    seen: Option<Print>,
+    expected: Option<Print>,
+    generation: i64,
+    bytes: i64,
+    /// Bytes beside the packs, as last measured.
+    rest: i64,
+    changed: bool,
+    /// The sweep that last met it.
+    sweep: u32,
+}
+
+/// What the agent does with a repository right now.
+#[derive(Debug, Clone, Copy)]
+enum Mark {
+    Writing,
+    Looking(Fingerprint),
+}
+
+/// Says that the agent works on a repository, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Marked {
+    inventory: Arc<Inventory>,
+    id: RepositoryId,
+}
+
+/// What stands in a `.seen` file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    expected: Print,
+    rest: i64,
+}
+
+impl Inventory {
+    pub(super) fn new(layout: Layout) -> Arc<Self> {
+        Arc::new(Self { layout, inner: Mutex::default() })
+    }
+
+    /// The agent begins to write: the sweep does not judge what it sees until the mark is gone.
+    pub(super) fn mark_writing(self: &Arc<Self>, id: RepositoryId) -> Marked {
+        self.lock().marks.insert(id, Mark::Writing);
+        Marked { inventory: Arc::clone(self), id }
+    }
+
+    /// The agent begins to verify: what [`Inventory::touched`] will accept is what is there now, so
+    /// that a change amid the verification is not taken for verified.
+    pub(super) fn mark_looking(self: &Arc<Self>, id: RepositoryId) -> io::Result<Marked> {
+        let fingerprint = self.fingerprint(id)?;
+        self.lock().marks.insert(id, Mark::Looking(fingerprint));
+        Ok(Marked { inventory: Arc::clone(self), id })
+    }
+
+    /// What is there now.
+    pub(super) fn fingerprint(&self, id: RepositoryId) -> io::Result<Fingerprint> {
+        let generation = self.lock().generation;
+        let print = look::look(&self.layout.repository(id))?.map(|looked| looked.print);
+        Ok(Fingerprint { print, generation })
+    }
+
+    /// The agent itself changed this repository, or verified it: see [`super::store::Store::touched`].
+    pub(super) fn touched(&self, id: RepositoryId) -> io::Result<i64> {
+        let marked = self.lock().marks.get(&id).copied();
+        match marked {
+            Some(Mark::Looking(fingerprint)) => self.accept(id, fingerprint),
+            Some(Mark::Writing) | None => {
+                let generation = self.lock().generation;
+                let looked = look::look(&self.layout.repository(id))?;
+                self.settle(id, looked, generation)
+            }
+        }
+    }
+
+    /// What was looked at is what is expected. Returns the generation whose flag that answers: of a
+    /// change that was noticed after the look the flag stays.
+    pub(super) fn accept(&self, id: RepositoryId, fingerprint: Fingerprint) -> io::Result<i64> {
+        let looked = look::look(&self.layout.repository(id))?;
+        let now = looked.as_ref().map(|looked| looked.print);
+        if now == fingerprint.print {
+            return self.settle(id, looked, fingerprint.generation);
+        }
+        let mut inner = self.lock();
+        inner.entry(id, |entry| {
+            entry.expected = fingerprint.print;
+            entry.seen = now;
+            entry.changed = true;
+        });
+        let entry = inner.entries.get(&id).copied().unwrap_or_default();
+        drop(inner);
+        self.keep(id, entry)?;
+        Ok(fingerprint.generation)
+    }
+
+    /// Git failed in this repository while it served: it is to be verified.
+    pub(super) fn flag(&self, id: RepositoryId) {
+        let mut inner = self.lock();
+        if inner.entries.get(&id).is_some_and(|entry| entry.seen.is_some() && !entry.changed) {
+            inner.entry(id, |entry| entry.changed = true);
+        }
+    }
+
+    /// Entries above a generation, in the order of repositories, after one of them.
+    pub(super) fn page(
+        &self,
+        start_id: &str,
+        since: i64,
+        after: RepositoryId,
+        limit: usize,
+    ) -> InventoryPage {
+        let limit = limit.clamp(1, LONGEST_PAGE);
+        let inner = self.lock();
+        let mut page = InventoryPage {
+            start_id: start_id.to_owned(),
+            generation: inner.generation,
+            entries: Vec::new(),
+            more: false,
+        };
+        if since >= inner.generation {
+            return page;
+        }
+        let rest = inner.entries.range((Bound::Excluded(after), Bound::Unbounded));
+        for (id, entry) in rest.filter(|(_, entry)| entry.generation > since) {
+            if page.entries.len() == limit {
+                page.more = true;
+                break;
+            }
+            page.entries.push(InventoryEntry {
+                repository: *id,
+                generation: entry.generation,
+                present: entry.seen.is_some(),
+                changed: entry.changed,
+                bytes: entry.bytes,
+            });
+        }
+        page
+    }
+
+    /// The generation, and whether the first sweep is complete.
+    pub(super) fn progress(&self) -> (i64, bool) {
+        let inner = self.lock();
+        (inner.generation, inner.complete)
+    }
+
+    /// Bytes of all repositories.
+    pub(super) fn used(&self) -> i64 {
+        self.lock().used
+    }
+
+    /// What kept the last sweep from seeing all.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
+    }
+
+    /// What is there is what is expected from now on, unless something was noticed after `looked_at`.
+    fn settle(&self, id: RepositoryId, looked: Option<Looked>, looked_at: i64) -> io::Result<i64> {
+        let bytes = match &looked {
+            Some(_) => look::measure(&self.layout.repository(id))?,
+            None => 0,
+        };
+        let mut inner = self.lock();
+        let later = inner.entries.get(&id).is_some_and(|entry| entry.changed && entry.generation > looked_at);
+        let print = looked.as_ref().map(|looked| looked.print);
+        let generation = inner.entry(id, |entry| {
+            entry.expected = print;
+            entry.seen = print;
+            entry.changed = later;
+            entry.bytes = bytes;
+            entry.rest = looked.as_ref().map_or(0, |looked| bytes.saturating_sub(looked.packs));
+        });
+        let entry = inner.entries.get(&id).copied().unwrap_or_default();
+        drop(inner);
+        self.keep(id, entry)?;
+        Ok(if entry.changed { looked_at } else { generation })
+    }
+
+    /// Keeps what is expected. Not synced: what a power cut loses is only verified once more.
+    fn keep(&self, id: RepositoryId, entry: Entry) -> io::Result<()> {
+        let path = self.layout.seen(id);
+        let Some(expected) = entry.expected else {
+            return match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        };
+        let text = serde_json::to_vec(&Kept { expected, rest: entry.rest })?;
+        durable::write(&path, &text, Sync::Whole)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Changes an entry, under a new generation, and keeps the sum of bytes.
+    fn entry(&mut self, id: RepositoryId, change: impl FnOnce(&mut Entry)) -> i64 {
+        self.generation += 1;
+        let entry = self.entries.entry(id).or_default();
+        self.used -= entry.bytes;
+        change(entry);
+        entry.generation = self.generation;
+        self.used += entry.bytes;
+        self.generation
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        self.inventory.lock().marks.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

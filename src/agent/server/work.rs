@@ -1,0 +1,210 @@
+//! Work on one repository: verify, resync, replicate, quarantine, import. Each has the repository
+//! to itself, in a task that outlives its request.
+
+use super::{Agent, Answer, LARGEST_BODY, LARGEST_IMPORT, body, query, repository, turn};
+use crate::agent::admission::Admitted;
+use crate::agent::content;
+use crate::agent::epochs::Writer;
+use crate::agent::inventory::Marked;
+use crate::agent::long;
+use crate::agent::store::Source;
+use crate::model::fleet::ObjectFormat;
+use crate::model::grant::{Action, Grant};
+use crate::model::id::RepositoryId;
+use crate::model::wire::{
+    ChecksumRequest, ImportAnswer, ImportRequest, PackAnswer, QuarantineAnswer, QuarantineRequest, Refusal,
+    RefusalCode, ReplicateRequest, ResyncRequest,
+};
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde::Deserialize;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::io::StreamReader;
+
+/// A client that sends nothing of its pack for this long is gone.
+const STALLED: Duration = Duration::from_mins(1);
+
+pub(super) async fn verify(
+    State(agent): State<Arc<Agent>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    bytes: Body,
+) -> Result<Response, Answer> {
+    let id = repository(&id)?;
+    let admitted = agent.admit(&headers, Action::Verify, Some(id))?;
+    let ask: ChecksumRequest = body(bytes, LARGEST_BODY).await?;
+    let writer = agent.epochs.write(id, admitted.grant.epoch, &agent.tasks.token()).await?;
+    if let Some(fence) = ask.fence {
+        agent.epochs.fence(id, fence).await?;
+    }
+    let turn = turn(&agent.checks, "checks").await?;
+    let inventory = Arc::clone(&agent.store.inventory);
+    let looking = tokio::task::spawn_blocking(move || inventory.mark_looking(id))
+        .await
+        .map_err(io::Error::other)
+        .flatten()
+        .map_err(|error| Refusal::new(RefusalCode::Failed, format!("cannot look at {id}: {error}")))?;
+    let store = Arc::clone(&agent.store);
+    Ok(long::lines(&agent.tasks, writer.cancel.clone(), move |work| async move {
+        let _held = (looking, turn, writer);
+        content::verify(&store, id, &work).await
+    }))
+}
+
+pub(super) async fn resync(
+    State(agent): State<Arc<Agent>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    bytes: Body,
+) -> Result<Response, Answer> {
+    let (id, admitted) = for_repair(&agent, &id, &headers)?;
+    let source = source(&admitted)?;
+    let ask: ResyncRequest = body(bytes, LARGEST_BODY).await?;
+    same(id, ask.identity.repository)?;
+    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    if let Some(fence) = ask.fence {
+        agent.epochs.fence(id, fence).await?;
+    }
+    let store = Arc::clone(&agent.store);
+    Ok(long::lines(&agent.tasks, held.1.cancel.clone(), move |work| async move {
+        let _held = held;
+        content::resync(&store, id, &source, &ask, &work).await
+    }))
+}
+
+pub(super) async fn replicate(
+    State(agent): State<Arc<Agent>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    bytes: Body,
+) -> Result<Response, Answer> {
+    let (id, admitted) = for_repair(&agent, &id, &headers)?;
+    let source = source(&admitted)?;
+    let ask: ReplicateRequest = body(bytes, LARGEST_BODY).await?;
+    same(id, ask.identity.repository)?;
+    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let store = Arc::clone(&agent.store);
+    Ok(long::lines(&agent.tasks, held.1.cancel.clone(), move |work| async move {
+        let _held = held;
+        content::replicate(&store, id, &source, &ask, &work).await
+    }))
+}
+
+pub(super) async fn quarantine(
+    State(agent): State<Arc<Agent>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    bytes: Body,
+) -> Result<Json<QuarantineAnswer>, Answer> {
+    let (id, admitted) = for_repair(&agent, &id, &headers)?;
+    let ask: QuarantineRequest = body(bytes, LARGEST_BODY).await?;
+    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let store = Arc::clone(&agent.store);
+    let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |_| async move {
+        let _held = held;
+        content::quarantine(&store, id, &ask.reason).await
+    });
+    Ok(Json(answer.await?))
+}
+
+/// How the objects of a pack are named.
+#[derive(Debug, Deserialize)]
+pub(super) struct Format {
+    object_format: ObjectFormat,
+}
+
+pub(super) async fn import_pack(
+    State(agent): State<Arc<Agent>>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    pack: Body,
+) -> Result<Json<PackAnswer>, Answer> {
+    let id = repository(&id)?;
+    let admitted = agent.admit(&headers, Action::Import, Some(id))?;
+    let format: Format = query(&uri)?;
+    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let blocks = pack.into_data_stream().map_err(io::Error::other);
+    let blocks = unless_stalled(blocks);
+    let store = Arc::clone(&agent.store);
+    let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |work| async move {
+        let _held = held;
+        let pack = StreamReader::new(blocks);
+        content::import_pack(&store, id, format.object_format, pack, &work).await
+    });
+    Ok(Json(answer.await?))
+}
+
+pub(super) async fn import_finish(
+    State(agent): State<Arc<Agent>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    bytes: Body,
+) -> Result<Json<ImportAnswer>, Answer> {
+    let id = repository(&id)?;
+    let admitted = agent.admit(&headers, Action::Import, Some(id))?;
+    let ask: ImportRequest = body(bytes, LARGEST_IMPORT).await?;
+    same(id, ask.identity.repository)?;
+    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let store = Arc::clone(&agent.store);
+    let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |_| async move {
+        let _held = held;
+        content::import_finish(&store, id, &ask).await
+    });
+    Ok(Json(answer.await?))
+}
+
+/// What a writer holds; dropped in this order.
+type Held = (Marked, Writer, tokio::sync::OwnedSemaphorePermit);
+
+async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant, what: &str) -> Result<Held, Refusal> {
+    let turn = turn(&agent.copies, what).await?;
+    let writer = agent.epochs.write(id, grant.epoch, &agent.tasks.token()).await?;
+    Ok((agent.store.inventory.mark_writing(id), writer, turn))
+}
+
+fn for_repair(agent: &Agent, id: &str, headers: &HeaderMap) -> Result<(RepositoryId, Admitted), Refusal> {
+    let id = repository(id)?;
+    let admitted = agent.admit(headers, Action::Repair, Some(id))?;
+    if admitted.grant.epoch.is_none() {
+        return Err(Refusal::new(RefusalCode::Forbidden, "a grant for repair needs an epoch"));
+    }
+    Ok((id, admitted))
+}
+
+/// The source that the grant names: addresses come from grants alone.
+fn source(admitted: &Admitted) -> Result<Source, Refusal> {
+    let end = admitted.grant.source.as_ref();
+    let end = end.ok_or_else(|| Refusal::new(RefusalCode::Forbidden, "the grant names no source"))?;
+    if end.name == admitted.grant.destination.name {
+        return Err(Refusal::new(RefusalCode::BadRequest, "a copy cannot be its own source"));
+    }
+    Ok(Source { name: end.name.clone(), url: end.url.clone(), grant: admitted.text.clone() })
+}
+
+fn same(path: RepositoryId, body: RepositoryId) -> Result<(), Refusal> {
+    if path == body {
+        return Ok(());
+    }
+    Err(Refusal::new(RefusalCode::BadRequest, format!("the path names {path}, the body {body}")))
+}
+
+/// Blocks of a body; one that stalls ends with an error.
+fn unless_stalled(
+    blocks: impl futures::Stream<Item = io::Result<Bytes>> + Send + 'static,
+) -> futures::stream::BoxStream<'static, io::Result<Bytes>> {
+    futures::stream::unfold(Some(blocks.boxed()), |blocks| async move {
+        let mut blocks = blocks?;
+        match tokio::time::timeout(STALLED, blocks.next()).await {
+            Ok(block) => block.map(|block| (block, Some(blocks))),
+            Err(_) => Some((Err(io::Error::new(io::ErrorKind::TimedOut, "the client stalled")), None)),
+        }
+    })
+    .boxed()
+}

@@ -1,0 +1,49 @@
+//! What the agent's own tests share: keys that follow from names, grants, an enrolment.
+
+use crate::model::checksum::ChecksumKey;
+use crate::model::grant::{Action, End, Enrolment, Grant, Part, Role};
+use crate::model::id::RepositoryId;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::SigningKey;
+
+/// The secret key of the part of this id.
+pub(crate) fn key(part: &str) -> SigningKey {
+    SigningKey::from_bytes(blake3::hash(part.as_bytes()).as_bytes())
+}
+
+/// A part whose key is [`key`] of its id.
+pub(crate) fn part(id: &str, role: Role) -> Part {
+    let public_key = STANDARD.encode(key(id).verifying_key().as_bytes());
+    Part { id: id.to_owned(), name: id.to_owned(), role, public_key }
+}
+
+/// An agent's enrolment, in a fleet with one part of each role, named as the role.
+pub(crate) fn enrolment(fleet: &str, fileserver: &str) -> Enrolment {
+    Enrolment {
+        fleet: fleet.to_owned(),
+        part: part(fileserver, Role::Agent),
+        secret_key: STANDARD.encode(key(fileserver).as_bytes()),
+        parts: Role::ALL.iter().map(|role| part(role.as_str(), *role)).collect(),
+        checksum_key: Some(ChecksumKey { id: 1, secret: [7; 32] }),
+    }
+}
+
+/// A grant of the part that is named as its role, not over until long after these tests.
+pub(crate) fn grant(
+    role: Role,
+    action: Action,
+    repository: Option<RepositoryId>,
+    destination: &str,
+) -> Grant {
+    Grant {
+        fleet: "fleet".to_owned(),
+        part: role.as_str().to_owned(),
+        action,
+        repository,
+        destination: End { name: destination.to_owned(), url: String::new() },
+        source: None,
+        epoch: None,
+        expires_at: i64::MAX,
+    }
+}

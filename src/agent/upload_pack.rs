@@ -1,0 +1,276 @@
+//! Git's smart HTTP for readers and peers: `git upload-pack` with its pipes joined to a request and its answer.
+//!
+//! Nothing is buffered but a few blocks each way. A client that is gone, or takes nothing for
+//! thirty seconds, means that its git is gone. A git that fails has the copy flagged, to be verified.
+
+use super::git::{GitError, RunningGit};
+use super::inventory::Inventory;
+use super::store::Store;
+use crate::model::id::RepositoryId;
+use crate::model::wire::{Refusal, RefusalCode};
+use crate::shutdown::Shutdown;
+use axum::body::{Body, Bytes};
+use flate2::write::GzDecoder;
+use futures::StreamExt as _;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The largest request, inflated: a million wants and haves.
+const LARGEST_REQUEST: u64 = 128 * 1024 * 1024;
+/// A client that neither sends nor takes for this long is gone.
+const STALLED: Duration = Duration::from_secs(30);
+/// A git that writes nothing for this long is ended: counting objects of a large repository is silent.
+const SILENT: Duration = Duration::from_mins(10);
+const BLOCK: usize = 64 * 1024;
+/// A read is long after this.
+const LONG: Duration = Duration::from_mins(1);
+
+/// Reads that run now.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    began: Mutex<Vec<(u64, Instant)>>,
+}
+
+/// One read that runs.
+#[derive(Debug)]
+pub(super) struct Reading {
+    reads: Arc<Reads>,
+    number: u64,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Reads {
+    pub(super) fn begin(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Reading {
+        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = began.last().map_or(0, |(number, _)| number + 1);
+        began.push((number, Instant::now()));
+        Reading { reads: Arc::clone(self), number, _permit: permit }
+    }
+
+    /// How many have run for over a minute.
+    pub(super) fn long(&self) -> i64 {
+        let began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        i64::try_from(began.iter().filter(|(_, at)| at.elapsed() > LONG).count()).unwrap_or(i64::MAX)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.reads
+            .began
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|(number, _)| *number != self.number);
+    }
+}
+
+/// What is asked of git.
+#[derive(Debug)]
+pub(super) enum Ask {
+    /// The list of references, or the capabilities of protocol 2.
+    Advertisement,
+    /// The answer to a request, which may be packed with gzip.
+    Answer { request: Body, gzip: bool },
+}
+
+/// A validated `Git-Protocol`: nothing else of the client's wishes reaches git.
+pub(super) fn protocol(header: Option<&str>) -> Option<&'static str> {
+    ["version=0", "version=1", "version=2"].into_iter().find(|known| header == Some(known))
+}
+
+/// Starts git and answers with what it writes; its first block is awaited, so that a git which fails
+/// at once is an error and not a broken answer.
+///
+/// # Errors
+/// `NotFound`, `BadRequest`, `Damaged`, `Failed`.
+pub(super) async fn serve(
+    store: &Arc<Store>,
+    tasks: &Shutdown,
+    id: RepositoryId,
+    protocol: Option<&'static str>,
+    ask: Ask,
+    reading: Reading,
+) -> Result<Body, Refusal> {
+    let path = store.layout.repository(id);
+    if !tokio::fs::try_exists(path.join("HEAD")).await.unwrap_or(false) {
+        return Err(Refusal::new(RefusalCode::NotFound, format!("repository {id} is not here")));
+    }
+    let advertisement = matches!(ask, Ask::Advertisement);
+    let mut command = store.git.command(Some(&path), arguments(advertisement));
+    if let Some(protocol) = protocol {
+        command = command.env("GIT_PROTOCOL", protocol.into());
+    }
+    let mut git = command.spawn().map_err(|error| failed(&error))?;
+    let (stdin, stdout) = (git.stdin.take(), git.stdout.take());
+    let (Some(stdin), Some(mut stdout)) = (stdin, stdout) else {
+        return Err(Refusal::new(RefusalCode::Failed, "git has no pipes"));
+    };
+    let pump = Pump { inventory: Arc::clone(&store.inventory), id, cancel: tasks.token(), git, reading };
+    // Git reads all of a request before it answers, and the client sends all of it before it reads.
+    if let Ask::Answer { request, gzip } = ask {
+        feed(request, gzip, stdin).await?;
+    } else {
+        drop(stdin);
+    }
+    let mut first = if advertisement && protocol != Some("version=2") {
+        b"001e# service=git-upload-pack\n0000".to_vec()
+    } else {
+        Vec::new()
+    };
+    let read = tokio::time::timeout(SILENT, stdout.read_buf(&mut first)).await;
+    if !matches!(read, Ok(Ok(1..))) {
+        return Err(pump
+            .ended()
+            .await
+            .err()
+            .unwrap_or_else(|| Refusal::new(RefusalCode::Failed, "git ended without an answer")));
+    }
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(4);
+    // A task of its own: a client that only stops reading must not stop the clock that ends git.
+    tasks.spawn(pump.run(stdout, sender));
+    let first = futures::stream::once(std::future::ready(Ok(Bytes::from(first))));
+    let rest = futures::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|block| (block, receiver))
+    });
+    Ok(Body::from_stream(first.chain(rest)))
+}
+
+/// Upload-pack with every setting fixed that a repository's own configuration could turn.
+fn arguments(advertisement: bool) -> Vec<OsString> {
+    let settings = ["uploadpack.allowAnySHA1InWant=true", "uploadpack.allowFilter=false"];
+    let mut arguments: Vec<OsString> = Vec::new();
+    for setting in settings {
+        arguments.extend(["-c".into(), setting.into()]);
+    }
+    arguments.extend(["upload-pack".into(), "--strict".into(), "--stateless-rpc".into()]);
+    if advertisement {
+        arguments.push("--http-backend-info-refs".into());
+    }
+    arguments.push(".".into());
+    arguments
+}
+
+/// Gives git the request, inflated within bounds; then its standard input is closed.
+async fn feed(request: Body, gzip: bool, mut stdin: ChildStdin) -> Result<(), Refusal> {
+    let bad = |why: &str| Refusal::new(RefusalCode::BadRequest, why.to_owned());
+    let mut blocks = request.into_data_stream();
+    let mut inflate = gzip.then(|| GzDecoder::new(Vec::new()));
+    let mut taken = 0_u64;
+    loop {
+        let block = match tokio::time::timeout(STALLED, blocks.next()).await {
+            Err(_) => return Err(bad("the request stalled")),
+            Ok(None) => break,
+            Ok(Some(Err(_))) => return Err(bad("the request was broken off")),
+            Ok(Some(Ok(block))) => block,
+        };
+        // Small pieces: one of 4 KiB inflates to 4 MiB at most before the sum is looked at.
+        for piece in block.chunks(4096) {
+            let plain = match &mut inflate {
+                None => piece.to_vec(),
+                Some(gzip) => {
+                    gzip.write_all(piece).map_err(|_| bad("the request is not gzip"))?;
+                    std::mem::take(gzip.get_mut())
+                }
+            };
+            taken += plain.len() as u64;
+            if taken > LARGEST_REQUEST {
+                return Err(bad("the request is too large"));
+            }
+            if !write(&mut stdin, &plain).await {
+                return Ok(());
+            }
+        }
+    }
+    if let Some(gzip) = inflate {
+        let rest = gzip.finish().map_err(|_| bad("the request's gzip is not complete"))?;
+        write(&mut stdin, &rest).await;
+    }
+    Ok(())
+}
+
+/// Whether git still reads; one that does not has something to say on its other pipes.
+async fn write(stdin: &mut ChildStdin, bytes: &[u8]) -> bool {
+    matches!(tokio::time::timeout(SILENT, stdin.write_all(bytes)).await, Ok(Ok(())))
+}
+
+/// A git that serves, and what is held for it.
+struct Pump {
+    inventory: Arc<Inventory>,
+    id: RepositoryId,
+    cancel: CancellationToken,
+    git: RunningGit,
+    reading: Reading,
+}
+
+impl Pump {
+    /// Moves what git writes to the client, until either is gone.
+    async fn run(self, mut stdout: ChildStdout, sender: mpsc::Sender<Result<Bytes, std::io::Error>>) {
+        loop {
+            let mut block = Vec::with_capacity(BLOCK);
+            let read = tokio::select! {
+                read = tokio::time::timeout(SILENT, stdout.read_buf(&mut block)) => read,
+                () = self.cancel.cancelled() => break,
+                () = sender.closed() => return,
+            };
+            match read {
+                Ok(Ok(0)) => {
+                    if let Err(refusal) = self.ended().await
+                        && refusal.code != RefusalCode::NotFound
+                    {
+                        let _ = sender.send(Err(std::io::Error::other(refusal))).await;
+                    }
+                    return;
+                }
+                Ok(Ok(_)) => {
+                    if sender.send_timeout(Ok(block.into()), STALLED).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        // An answer that only stops would look complete to some clients.
+        let _ = sender.try_send(Err(std::io::Error::other("broken off")));
+    }
+
+    /// How git ended. A failure that the client did not ask for has the copy flagged.
+    async fn ended(self) -> Result<(), Refusal> {
+        let Self { inventory, id, cancel, git, reading } = self;
+        let ended = git.finish(STALLED, &cancel).await;
+        drop(reading);
+        match ended {
+            Ok(output) if output.code == Some(0) => Ok(()),
+            Ok(output) if is_asked_for(&output.stderr) => {
+                Err(Refusal::new(RefusalCode::NotFound, output.stderr.trim()))
+            }
+            Ok(output) => {
+                tracing::warn!(
+                    repository.id = id.0,
+                    words = output.stderr.trim(),
+                    "git failed while it served"
+                );
+                inventory.flag(id);
+                Err(Refusal::new(RefusalCode::Damaged, output.stderr.trim()))
+            }
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+/// Git's words for what the client did, not the repository.
+fn is_asked_for(words: &str) -> bool {
+    ["not our ref", "the remote end hung up", "protocol error", "bad line length"]
+        .iter()
+        .any(|known| words.contains(known))
+}
+
+fn failed(error: &GitError) -> Refusal {
+    Refusal::new(RefusalCode::Failed, error.to_string())
+}
