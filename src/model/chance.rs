@@ -6,7 +6,7 @@
 use super::Millis;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The step of the sequence: 2^64 divided by the golden ratio, as SplitMix64 has it.
+/// The step of the sequence: 2^64 divided by the golden ratio, as `SplitMix64` has it.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A source of numbers that follow from its seed.

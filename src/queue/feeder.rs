@@ -77,7 +77,8 @@ impl Claimed {
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        let (Some(attempt), Ok(runtime)) = (self.attempt.take(), tokio::runtime::Handle::try_current()) else {
+        let (Some(attempt), Ok(runtime)) = (self.attempt.take(), tokio::runtime::Handle::try_current())
+        else {
             return;
         };
         let (ledger, permit) = (Arc::clone(&self.ledger), self.permit.take());

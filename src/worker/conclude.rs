@@ -1,0 +1,136 @@
+//! Writing how an attempt ended: its event, its backoff, and who is to be verified.
+
+use super::outcome::Outcome;
+use super::{Worker, millis};
+use crate::database::{attempts, inventory, replicas};
+use crate::model::Millis;
+use crate::model::attempt::{Attempt, AttemptEvent, Ending, Step};
+use crate::model::finding::Subject;
+use std::time::Duration;
+
+/// How often an ending is tried to be written. Past it the lease runs out, and the goal looks again.
+const WRITES: u32 = 6;
+
+impl Worker {
+    /// Writes an outcome, if the attempt is still ours.
+    pub(super) async fn conclude(&self, attempt: &Attempt, outcome: Outcome, took: Duration) {
+        let outcome = self.settle_epoch(attempt, outcome).await;
+        let (event, message, bytes, blame) = match outcome {
+            Outcome::Succeeded { message, bytes } => (AttemptEvent::Succeed, message, bytes, None),
+            Outcome::Failed { message, blame } => (AttemptEvent::Fail, message, 0, blame),
+            Outcome::Stale(message) => (AttemptEvent::GoStale, message, 0, None),
+            Outcome::Away(message) => (AttemptEvent::Cancel, message, 0, None),
+            Outcome::HandBack => return self.hand_back(attempt).await,
+            Outcome::NotOurs(why) | Outcome::OldEpoch(why) => {
+                tracing::warn!(why, "attempt let go, nothing written");
+                return;
+            }
+        };
+        if let Some(source) = blame {
+            self.doubt(attempt, source).await;
+        }
+        if attempt.plan.step == Step::Replicate && event != AttemptEvent::Succeed {
+            self.abandon(attempt).await;
+        }
+        let ending = Ending { event, message, bytes, blame };
+        let backoff = self.backoff(attempt, event);
+        if self.write(attempt, &ending, backoff).await {
+            announce(attempt, &ending, took);
+        }
+    }
+
+    /// An agent that saw a higher epoch is right if SQL agrees; if SQL says that the attempt
+    /// is ours, the agent's memory is ahead, and the next claim's epoch is a higher one.
+    async fn settle_epoch(&self, attempt: &Attempt, outcome: Outcome) -> Outcome {
+        let Outcome::OldEpoch(message) = outcome else { return outcome };
+        match attempts::holds(&self.database, attempt.id, attempt.epoch).await {
+            Ok(true) => Outcome::Failed { message, blame: None },
+            _ => Outcome::NotOurs(message),
+        }
+    }
+
+    async fn doubt(&self, attempt: &Attempt, source: crate::model::id::FileserverId) {
+        let repository = attempt.plan.repository_id;
+        if let Err(error) = inventory::doubt(&self.database, repository, source).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(fileserver.id = %source, error, "a doubtful source could not be flagged");
+        }
+    }
+
+    /// Forgets the row of a copy that was not finished, while the epoch is still this attempt's.
+    async fn abandon(&self, attempt: &Attempt) {
+        let (repository, here) = (attempt.plan.repository_id, attempt.plan.destination_id);
+        let gone = replicas::abandon_copy(&self.database, repository, here, attempt.epoch).await;
+        if let Err(error) = gone {
+            // The next attempt for this repository forgets it.
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "a half-made copy could not be forgotten");
+        }
+    }
+
+    /// How long its finding waits before the next try.
+    fn backoff(&self, attempt: &Attempt, event: AttemptEvent) -> Millis {
+        let retry = self.repairs.by_name.get(&attempt.repair).map(|repair| repair.retry);
+        match event {
+            AttemptEvent::Fail => {
+                let ceiling = retry.map_or(30_000, |retry| retry.ceiling(attempt.number));
+                // Full jitter, but never at once: a failure of the next second is the same one.
+                self.chance.up_to(ceiling).max(1_000.min(ceiling))
+            }
+            AttemptEvent::GoStale => {
+                let longest = millis(self.settings.stale);
+                self.chance.up_to(retry.map_or(longest, |retry| retry.first_ms.min(longest)))
+            }
+            AttemptEvent::Cancel => millis(self.chance.around(self.settings.away)),
+            _ => 0,
+        }
+    }
+
+    /// Writes the ending; `true` when this call or one before it did.
+    async fn write(&self, attempt: &Attempt, ending: &Ending, backoff: Millis) -> bool {
+        for tried in 0..WRITES {
+            match attempts::finish(&self.database, attempt.id, attempt.epoch, ending, backoff).await {
+                Ok(true) => return true,
+                // After an error the first write may have been committed all the same.
+                Ok(false) => {
+                    tracing::warn!(
+                        retried = tried > 0,
+                        "attempt is no longer this worker's, nothing written"
+                    );
+                    return false;
+                }
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "writing an ending failed");
+                    tokio::time::sleep(self.chance.around(Duration::from_millis(250 << tried))).await;
+                }
+            }
+        }
+        false
+    }
+
+    async fn hand_back(&self, attempt: &Attempt) {
+        match attempts::hand_back(&self.database, attempt.id, attempt.epoch).await {
+            Ok(_) => {
+                self.reminders.remind();
+                tracing::info!("attempt handed back unfinished, the worker stops");
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "handing an attempt back failed, its lease runs out");
+            }
+        }
+    }
+}
+
+/// One line for people.
+fn announce(attempt: &Attempt, ending: &Ending, took: Duration) {
+    let state = attempt.state.after(ending.event).unwrap_or(attempt.state);
+    let subject: &Subject = &attempt.subject;
+    tracing::info!(
+        target: "trued::event",
+        kind = "attempt.ended", attempt = %attempt.id, goal = attempt.goal, repair = attempt.repair, subject = %subject,
+        state = %state, message = ending.message, bytes = ending.bytes,
+        duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "{} of {subject} for {} {state}: {}", attempt.repair, attempt.goal, ending.message,
+    );
+}
