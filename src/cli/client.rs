@@ -84,6 +84,21 @@ impl Client {
         self.send(self.http.request(Method::PUT, self.address(path)?).json(body)).await
     }
 
+    /// Streams bytes and asks about them.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn ask_about<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+        bytes: Vec<u8>,
+    ) -> anyhow::Result<T> {
+        let request = self.http.request(Method::POST, self.address(path)?).query(query);
+        let kind = (reqwest::header::CONTENT_TYPE, "application/octet-stream");
+        self.send(request.header(kind.0, kind.1).body(bytes)).await
+    }
+
     fn address(&self, path: &[&str]) -> anyhow::Result<Url> {
         let mut url = self.base.clone();
         url.path_segments_mut()
