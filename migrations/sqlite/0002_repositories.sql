@@ -62,7 +62,6 @@ CREATE TABLE replicas (
     packs             BIGINT  NOT NULL DEFAULT 0,      -- as last counted
     loose             BIGINT  NOT NULL DEFAULT 0,      -- loose objects, as last counted
     state_since       BIGINT  NOT NULL,                -- since when the state is what it is
-    CHECK (NOT in_sync OR checksum IS NOT NULL),
     CHECK ((checksum IS NULL) = (checksum_key IS NULL)),
     PRIMARY KEY (repository_id, fileserver_id)
 ) WITHOUT ROWID;

@@ -59,7 +59,9 @@ pub async fn add(db: &Database, name: &str, rack: &str, url: &str, part: &Part) 
     .bind(name).fetch_one(c).await)
     .doing(doing)?;
     if found != rack {
-        return Err(DatabaseError::Refused(format!("fileserver {name} stands in rack {found}, not in {rack}")));
+        return Err(DatabaseError::Refused(format!(
+            "fileserver {name} stands in rack {found}, not in {rack}"
+        )));
     }
     tx.commit().await?;
     Ok(id)

@@ -45,8 +45,8 @@ pub async fn by_ids(db: &Database, ids: &[RepositoryId]) -> Result<Vec<Repositor
                 checksum, checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
            FROM repositories WHERE id = ANY($1)",
     );
-    let rows: Vec<RepositoryRow> = on!(db, p => sqlx::query_as(text).bind(&ids).fetch_all(p).await)
-        .doing("looking up repositories")?;
+    let rows: Vec<RepositoryRow> =
+        on!(db, p => sqlx::query_as(text).bind(&ids).fetch_all(p).await).doing("looking up repositories")?;
     rows::all(rows)
 }
 
@@ -88,8 +88,8 @@ pub async fn replicas_of(db: &Database, ids: &[RepositoryId]) -> Result<Vec<Repl
                 checksum_key, in_sync, out_of_sync_since, bytes, verified_at \
            FROM replicas WHERE repository_id = ANY($1) ORDER BY repository_id, fileserver_id",
     );
-    let rows: Vec<ReplicaRow> = on!(db, p => sqlx::query_as(text).bind(&ids).fetch_all(p).await)
-        .doing("reading replicas")?;
+    let rows: Vec<ReplicaRow> =
+        on!(db, p => sqlx::query_as(text).bind(&ids).fetch_all(p).await).doing("reading replicas")?;
     rows::all(rows)
 }
 
@@ -108,7 +108,9 @@ fn bounded(ids: &[RepositoryId]) -> Result<Ids> {
 /// repository, or the engine fails.
 pub async fn set_wanted(db: &Database, id: RepositoryId, wanted: u32) -> Result<Repository> {
     if wanted == 0 || wanted > MOST_WANTED {
-        return Err(DatabaseError::Refused(format!("from 1 to {MOST_WANTED} copies can be wanted, not {wanted}")));
+        return Err(DatabaseError::Refused(format!(
+            "from 1 to {MOST_WANTED} copies can be wanted, not {wanted}"
+        )));
     }
     retrying!(try_set_wanted(db, id, wanted).await)
 }
@@ -148,8 +150,8 @@ pub(super) async fn lock(tx: &mut Tx, id: RepositoryId) -> Result<Option<Reposit
                 checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
            FROM repositories WHERE id = $1 FOR NO KEY UPDATE",
     );
-    let row: Option<RepositoryRow> =
-        within!(tx, c => sqlx::query_as(text).bind(id).fetch_optional(c).await).doing("locking a repository")?;
+    let row: Option<RepositoryRow> = within!(tx, c => sqlx::query_as(text).bind(id).fetch_optional(c).await)
+        .doing("locking a repository")?;
     row.map(Repository::try_from).transpose()
 }
 

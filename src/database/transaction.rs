@@ -6,7 +6,9 @@
 //! process stops in the middle of it.
 
 use super::{Database, DatabaseError, Doing, Engine, Pools, Result};
-use sqlx::{Postgres, Sqlite, Transaction};
+use sqlx::postgres::PgPool;
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, Postgres, Sqlite, Transaction};
 
 /// How often a write that collided with another is tried.
 const TRIES: u32 = 5;
@@ -15,6 +17,8 @@ const TRIES: u32 = 5;
 #[derive(Debug)]
 pub(crate) enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
+    /// A connection of its own, outside of the pools: see [`Tx::apart`].
+    Apart(SqliteConnection),
     Postgres(Transaction<'static, Postgres>),
 }
 
@@ -24,6 +28,10 @@ macro_rules! within {
         match $tx {
             $crate::database::transaction::Tx::Sqlite(transaction) => {
                 let $connection = &mut **transaction;
+                $body
+            }
+            $crate::database::transaction::Tx::Apart(connection) => {
+                let $connection = &mut *connection;
                 $body
             }
             $crate::database::transaction::Tx::Postgres(transaction) => {
@@ -62,29 +70,54 @@ pub(crate) async fn again(error: &DatabaseError, tried: &mut u32) -> bool {
 impl Tx {
     /// Begins one.
     pub(crate) async fn begin(db: &Database) -> Result<Self> {
-        let doing = "beginning a transaction";
         match db.pools() {
             Pools::Sqlite(pools) => {
-                retrying!(pools.write.begin_with("BEGIN IMMEDIATE").await.doing(doing)).map(Self::Sqlite)
+                retrying!(pools.write.begin_with("BEGIN IMMEDIATE").await.doing("beginning a transaction"))
+                    .map(Self::Sqlite)
             }
-            Pools::Postgres(pool) => {
-                let mut transaction = pool.begin().await.doing(doing)?;
-                sqlx::query(
-                    "/* transaction::begin, postgres */ SELECT set_config('lock_timeout', '10s', true), \
-                     set_config('idle_in_transaction_session_timeout', '60s', true)",
-                )
-                .execute(&mut *transaction)
-                .await
-                .doing(doing)?;
-                Ok(Self::Postgres(transaction))
-            }
+            Pools::Postgres(pool) => Self::on_server(pool, "60s").await,
         }
+    }
+
+    /// Begins one that first collects rows in a temporary table, and writes only after [`Tx::write`]. On `SQLite`
+    /// it has a connection of its own and locks nothing until then, so that nobody waits for the collecting.
+    pub(crate) async fn apart(db: &Database) -> Result<Self> {
+        match db.pools() {
+            Pools::Sqlite(pools) => {
+                pools.connect().await.doing("opening the database file once more").map(Self::Apart)
+            }
+            Pools::Postgres(pool) => Self::on_server(pool, "15min").await,
+        }
+    }
+
+    /// `idle`: how long the server waits for the next statement of a process that may have stopped.
+    async fn on_server(pool: &PgPool, idle: &str) -> Result<Self> {
+        let doing = "beginning a transaction";
+        let mut transaction = pool.begin().await.doing(doing)?;
+        sqlx::query(
+            "/* transaction::begin, postgres */ SELECT set_config('lock_timeout', '10s', true), \
+                    set_config('idle_in_transaction_session_timeout', $1, true)",
+        )
+        .bind(idle)
+        .execute(&mut *transaction)
+        .await
+        .doing(doing)?;
+        Ok(Self::Postgres(transaction))
+    }
+
+    /// Takes `SQLite`'s write lock on a connection of its own. Nothing to do elsewhere.
+    pub(crate) async fn write(&mut self) -> Result<()> {
+        let Self::Apart(connection) = self else { return Ok(()) };
+        retrying!(
+            sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await.doing("beginning a transaction")
+        )
+        .map(drop)
     }
 
     /// The engine it runs on.
     pub(crate) const fn engine(&self) -> Engine {
         match self {
-            Self::Sqlite(_) => Engine::Sqlite,
+            Self::Sqlite(_) | Self::Apart(_) => Engine::Sqlite,
             Self::Postgres(_) => Engine::Postgres,
         }
     }
@@ -94,6 +127,10 @@ impl Tx {
         let doing = "committing a transaction";
         match self {
             Self::Sqlite(transaction) => transaction.commit().await.doing(doing),
+            Self::Apart(mut connection) => {
+                sqlx::query("COMMIT").execute(&mut connection).await.doing(doing)?;
+                connection.close().await.doing(doing)
+            }
             Self::Postgres(transaction) => transaction.commit().await.doing(doing),
         }
     }

@@ -68,7 +68,9 @@ pub async fn plan_import(
     fileservers: &[FileserverId],
 ) -> Result<Import> {
     if wanted == 0 || wanted > MOST_WANTED {
-        return Err(DatabaseError::Refused(format!("from 1 to {MOST_WANTED} copies can be wanted, not {wanted}")));
+        return Err(DatabaseError::Refused(format!(
+            "from 1 to {MOST_WANTED} copies can be wanted, not {wanted}"
+        )));
     }
     let doing = "planning an import";
     let mut tx = Tx::begin(db).await?;
@@ -108,7 +110,11 @@ async fn refuse_taken(tx: &mut Tx, name: &str) -> Result<()> {
     )
     .bind(name).fetch_one(c).await)
     .doing("looking whether a name is taken")?;
-    if taken > 0 { Err(DatabaseError::Refused(format!("a repository {name} exists already"))) } else { Ok(()) }
+    if taken > 0 {
+        Err(DatabaseError::Refused(format!("a repository {name} exists already")))
+    } else {
+        Ok(())
+    }
 }
 
 /// Chooses other fileservers for an import under way.
@@ -187,7 +193,9 @@ async fn try_finish(
     if holders.len() < needed as usize {
         return Err(DatabaseError::Refused(format!(
             "{} of {} copies are whole, and {needed} must be before {} exists",
-            holders.len(), import.wanted, import.name
+            holders.len(),
+            import.wanted,
+            import.name
         )));
     }
     refuse_taken(&mut tx, &import.name).await?;
