@@ -66,7 +66,7 @@ struct Entry {
 #[derive(Debug, Clone, Copy)]
 enum Mark {
     Writing,
-    Looking(Fingerprint),
+    Looking(i64),
 }
 
 /// Says that the agent works on a repository, for as long as this lives.
@@ -94,12 +94,12 @@ impl Inventory {
         Marked { inventory: Arc::clone(self), id }
     }
 
-    /// The agent begins to verify: what [`Inventory::touched`] will accept is what is there now, so
-    /// that a change amid the verification is not taken for verified.
-    pub(super) fn mark_looking(self: &Arc<Self>, id: RepositoryId) -> io::Result<Marked> {
+    /// The agent begins to verify: what is there now is to be accepted when it came to an answer, so
+    /// that neither a change amid it nor a verification that was broken off is taken for verified.
+    pub(super) fn mark_looking(self: &Arc<Self>, id: RepositoryId) -> io::Result<(Marked, Fingerprint)> {
         let fingerprint = self.fingerprint(id)?;
-        self.lock().marks.insert(id, Mark::Looking(fingerprint));
-        Ok(Marked { inventory: Arc::clone(self), id })
+        self.lock().marks.insert(id, Mark::Looking(fingerprint.generation));
+        Ok((Marked { inventory: Arc::clone(self), id }, fingerprint))
     }
 
     /// What is there now.
@@ -113,11 +113,12 @@ impl Inventory {
     pub(super) fn touched(&self, id: RepositoryId) -> io::Result<i64> {
         let marked = self.lock().marks.get(&id).copied();
         match marked {
-            Some(Mark::Looking(fingerprint)) => self.accept(id, fingerprint),
+            // Accepted by the server, once the verification came to an answer.
+            Some(Mark::Looking(generation)) => Ok(generation),
             Some(Mark::Writing) | None => {
                 let generation = self.lock().generation;
                 let looked = look::look(&self.layout.repository(id))?;
-                self.settle(id, looked, generation)
+                self.settle(id, looked.as_ref(), generation)
             }
         }
     }
@@ -128,7 +129,7 @@ impl Inventory {
         let looked = look::look(&self.layout.repository(id))?;
         let now = looked.as_ref().map(|looked| looked.print);
         if now == fingerprint.print {
-            return self.settle(id, looked, fingerprint.generation);
+            return self.settle(id, looked.as_ref(), fingerprint.generation);
         }
         let mut inner = self.lock();
         inner.entry(id, |entry| {
@@ -203,20 +204,20 @@ impl Inventory {
     }
 
     /// What is there is what is expected from now on, unless something was noticed after `looked_at`.
-    fn settle(&self, id: RepositoryId, looked: Option<Looked>, looked_at: i64) -> io::Result<i64> {
-        let bytes = match &looked {
+    fn settle(&self, id: RepositoryId, looked: Option<&Looked>, looked_at: i64) -> io::Result<i64> {
+        let bytes = match looked {
             Some(_) => look::measure(&self.layout.repository(id))?,
             None => 0,
         };
         let mut inner = self.lock();
         let later = inner.entries.get(&id).is_some_and(|entry| entry.changed && entry.generation > looked_at);
-        let print = looked.as_ref().map(|looked| looked.print);
+        let print = looked.map(|looked| looked.print);
         let generation = inner.entry(id, |entry| {
             entry.expected = print;
             entry.seen = print;
             entry.changed = later;
             entry.bytes = bytes;
-            entry.rest = looked.as_ref().map_or(0, |looked| bytes.saturating_sub(looked.packs));
+            entry.rest = looked.map_or(0, |looked| bytes.saturating_sub(looked.packs));
         });
         let entry = inner.entries.get(&id).copied().unwrap_or_default();
         drop(inner);

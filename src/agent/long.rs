@@ -115,18 +115,25 @@ mod tests {
             .collect()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_line_comes_every_second_and_the_last_one_is_the_answer() {
+    #[tokio::test]
+    async fn lines_come_while_the_work_goes_on_and_the_last_one_is_the_answer() {
         let tasks = Shutdown::new();
+        let (end, ended) = oneshot::channel::<()>();
         let response = lines(&tasks, CancellationToken::new(), |work| async move {
             (work.progress)(Progress { phase: "copying".into(), bytes: 5, total: 9 });
-            tokio::time::sleep(Duration::from_secs(10)).await;
+            ended.await.unwrap();
             Ok(3_u32)
         });
-        let lines = read(response).await;
-        assert!(lines.len() >= 11, "{lines:?}");
-        assert!(matches!(&lines[1], Line::Progress(progress) if progress.bytes == 5));
-        assert_eq!(lines.last(), Some(&Line::Done(3)));
+        let mut body = response.into_body().into_data_stream();
+        let began = std::time::Instant::now();
+        for _ in 0..3 {
+            let line: Line<u32> = serde_json::from_slice(&body.next().await.unwrap().unwrap()).unwrap();
+            assert!(matches!(&line, Line::Progress(progress) if progress.bytes == 5), "{line:?}");
+        }
+        assert!(began.elapsed() >= BEAT, "lines are paced");
+        end.send(()).unwrap();
+        let rest = read(Response::new(Body::from_stream(body))).await;
+        assert_eq!(rest.last(), Some(&Line::Done(3)));
     }
 
     #[tokio::test]

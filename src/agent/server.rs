@@ -39,7 +39,7 @@ const MOST_CONNECTIONS: usize = 2_048;
 const LARGEST_HEAD: usize = 32 * 1024;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// Calls that are neither long work nor streams.
-const CALL_WITHIN: Duration = Duration::from_secs(60);
+const CALL_WITHIN: Duration = Duration::from_mins(1);
 /// Bodies of calls.
 const LARGEST_BODY: usize = 8 * 1024 * 1024;
 /// The references of an import: a million long names.

@@ -73,8 +73,8 @@ impl Store {
     /// The agent itself changed this repository (or removed it): what is on disk now is what is expected.
     /// Returns the inventory generation that this gave it.
     ///
-    /// In a verification that the server started, what was there when it began is what is expected:
-    /// a change amid it stays flagged, and the generation returned is the older one.
+    /// In a verification nothing is accepted by this: the server does so when it came to an answer, and
+    /// then only what was there before it looked.
     pub async fn touched(&self, id: RepositoryId) -> i64 {
         let inventory = Arc::clone(&self.inventory);
         self.noted(id, move || inventory.touched(id)).await

@@ -47,3 +47,29 @@ pub(crate) fn grant(
         expires_at: i64::MAX,
     }
 }
+
+/// Makes a bare repository with a branch in `packed-refs`, a loose one and a pack, by the machine's git.
+pub(crate) fn make_repository(path: &std::path::Path) {
+    let work = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git")
+            .current_dir(work.path())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .args(["-c", "user.name=n", "-c", "user.email=e@localhost", "-c", "init.defaultBranch=main"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    git(&["init", "--quiet", "."]);
+    std::fs::write(work.path().join("file"), "content\n".repeat(100)).unwrap();
+    git(&["add", "file"]);
+    git(&["commit", "--quiet", "-m", "first"]);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    git(&["clone", "--quiet", "--bare", ".", path.to_str().unwrap()]);
+    let here = format!("--git-dir={}", path.display());
+    git(&[&here, "repack", "--quiet", "-a", "-d"]);
+    git(&[&here, "pack-refs", "--all"]);
+    git(&[&here, "update-ref", "refs/heads/loose", "main"]);
+}

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// Shorter pauses than this are added up.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// A lock of this age is not one of a git that is at work: their timeouts are 8 s.
-const OLD_LOCK: Duration = Duration::from_secs(60);
+const OLD_LOCK: Duration = Duration::from_mins(1);
 
 /// How often every repository is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -98,6 +98,13 @@ impl Sweeper {
         }
     }
 
+    /// One sweep without pauses, as at a start.
+    #[cfg(test)]
+    pub(super) async fn once(self: &Arc<Self>) -> io::Result<Option<String>> {
+        let expected = self.inventory.lock().entries.len();
+        self.sweep(Pass { number: 1, began: Instant::now(), spread: None, expected, met: 0 }).await
+    }
+
     /// Looks at all that is on disk, then at what was not met. Returns what could not be looked at.
     async fn sweep(self: &Arc<Self>, mut pass: Pass) -> io::Result<Option<String>> {
         let mut trouble = None;
@@ -131,7 +138,7 @@ impl Sweeper {
         blocking(move || this.look_at(id, number)).await
     }
 
-    fn look_at(self: &Arc<Self>, id: RepositoryId, sweep: u32) -> io::Result<()> {
+    pub(super) fn look_at(self: &Arc<Self>, id: RepositoryId, sweep: u32) -> io::Result<()> {
         let path = self.inventory.layout.repository(id);
         let Some(before) = self.inventory.begin(id, sweep) else { return Ok(()) };
         let kept = if before.known { None } else { self.inventory.kept(id) };

@@ -45,7 +45,7 @@ pub(super) async fn verify(
     }
     let turn = turn(&agent.checks, "checks").await?;
     let inventory = Arc::clone(&agent.store.inventory);
-    let looking = tokio::task::spawn_blocking(move || inventory.mark_looking(id))
+    let (looking, fingerprint) = tokio::task::spawn_blocking(move || inventory.mark_looking(id))
         .await
         .map_err(io::Error::other)
         .flatten()
@@ -53,7 +53,9 @@ pub(super) async fn verify(
     let store = Arc::clone(&agent.store);
     Ok(long::lines(&agent.tasks, writer.cancel.clone(), move |work| async move {
         let _held = (looking, turn, writer);
-        content::verify(&store, id, &work).await
+        let mut answer = content::verify(&store, id, &work).await?;
+        answer.generation = store.accept(id, fingerprint).await;
+        Ok(answer)
     }))
 }
 
