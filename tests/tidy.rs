@@ -242,7 +242,7 @@ fn every_metric_is_documented() {
     let page = files::read("docs/reference/metrics.md");
     let mut broken = Vec::new();
     for file in files::sources().iter().filter(|file| file.room() == "telemetry" && !file.is_test()) {
-        for (line, name) in rust::registered_metrics(&file.text) {
+        for (line, name) in rust::calls_with_text(&file.text, "registry.register(") {
             if !page.contains(&format!("`trued_{name}")) {
                 broken
                     .push(format!("{}:{line}: trued_{name} is not in docs/reference/metrics.md", file.path));
@@ -250,6 +250,29 @@ fn every_metric_is_documented() {
         }
     }
     hold("each metric is in the reference", broken);
+}
+
+#[test]
+fn every_table_is_documented() {
+    let page = files::read("docs/reference/tables.md");
+    let migrations = files::below("migrations/sqlite", "sql");
+    let names = migrations.iter().flat_map(|file| sql::tables(&file.text)).map(|(name, _)| name);
+    hold(
+        "each table is in docs/reference/tables.md",
+        names.filter(|name| !page.contains(&format!("`{name}`"))).collect(),
+    );
+}
+
+#[test]
+fn every_route_is_documented() {
+    let page = files::read("docs/reference/http.md");
+    let mut broken = Vec::new();
+    for (line, route) in rust::calls_with_text(&files::read("src/http.rs"), ".route(") {
+        if !page.contains(&format!("{route}`")) {
+            broken.push(format!("src/http.rs:{line}: {route}"));
+        }
+    }
+    hold("each route is in docs/reference/http.md", broken);
 }
 
 #[test]
