@@ -1,13 +1,154 @@
-//! A repair made exact for one finding.
+//! A repair made exact for one finding: step, source, destination, size, deadline.
+//!
+//! Nothing is left to choose when a plan is carried out. Where no plan can be made the
+//! reason is said, in words a person reads. Whether the finding still holds is not
+//! asked here: its worker asks the goal again before it touches an agent.
+
 use super::file::Repair;
-use super::view::FleetView;
-use crate::model::attempt::Plan;
+use super::placement;
+use super::pressure::{Calm, Pressure};
+use super::view::{FleetView, RepositoryView, answers};
+use crate::model::attempt::{Plan, Step};
 use crate::model::finding::{Deferral, Finding};
+use crate::model::fleet::{Fileserver, Health, Intent, ReplicaState};
+use crate::model::id::FileserverId;
+
+/// The shipped goal whose findings nothing but a copy in another rack can end: one more copy in a rack that
+/// has one would leave it as it is, and be made again and again.
+const WANTS_NEW_RACK: &str = "racks-differ";
 
 /// The plan for a finding, with no choice left open.
 ///
 /// # Errors
 /// With the reason, when there is none.
-pub fn plan(_finding: &Finding, _repair: &Repair, _fleet: &FleetView, _seed: u64) -> Result<Plan, Deferral> {
-    todo!()
+pub fn plan(finding: &Finding, repair: &Repair, fleet: &FleetView, seed: u64) -> Result<Plan, Deferral> {
+    plan_under(finding, repair, fleet, &Calm, seed)
 }
+
+/// Like [`plan`], beside other work: a source or a destination that could take part now is preferred to one that is
+/// at its limit.
+///
+/// # Errors
+/// With the reason, when there is none.
+pub fn plan_under(
+    finding: &Finding,
+    repair: &Repair,
+    fleet: &FleetView,
+    pressure: &dyn Pressure,
+    seed: u64,
+) -> Result<Plan, Deferral> {
+    let repository =
+        finding.subject.repository().and_then(|id| fleet.repositories.get(&id)).ok_or_else(gone)?;
+    let planner = Planner { finding, repair, fleet, repository, pressure };
+    let destination = match repair.step {
+        Step::Replicate => planner.new_place(seed)?,
+        Step::Resync | Step::Verify => planner.subject_place()?,
+    };
+    let source = match repair.step {
+        Step::Verify => None,
+        Step::Resync | Step::Replicate => Some(planner.source(destination)?),
+    };
+    Ok(planner.exact(source, destination))
+}
+
+struct Planner<'a> {
+    finding: &'a Finding,
+    repair: &'a Repair,
+    fleet: &'a FleetView,
+    repository: &'a RepositoryView,
+    pressure: &'a dyn Pressure,
+}
+
+impl Planner<'_> {
+    fn exact(&self, source_id: Option<FileserverId>, destination_id: FileserverId) -> Plan {
+        let bytes = self.repository.repository.bytes.max(0);
+        Plan {
+            step: self.repair.step,
+            repository_id: self.repository.repository.id,
+            source_id,
+            destination_id,
+            bytes,
+            deadline_ms: self.repair.deadline.for_bytes(bytes),
+            bytes_per_second: self.repair.throttle.bytes_per_second,
+            // Reading never stops a push.
+            write_lock: !self.repair.yields() && self.finding.ineffective >= self.repair.retry.lock_after,
+        }
+    }
+
+    /// The fileserver of the replica that the finding is about.
+    fn subject_place(&self) -> Result<FileserverId, Deferral> {
+        let id = self.finding.subject.fileserver().ok_or_else(gone)?;
+        let replica = self.repository.on(id).ok_or_else(gone)?;
+        if !matches!(replica.state, ReplicaState::Live | ReplicaState::Leaving) {
+            return Err(gone());
+        }
+        let fileserver = self.fleet.fileservers.get(&id).ok_or_else(gone)?;
+        if fileserver.health != Health::Online {
+            return Err(Deferral::FileserverAway { fileserver: fileserver.name.clone() });
+        }
+        if fileserver.empty_since.is_some() {
+            // An unmounted disk looks like this: filling the directory beneath it would hide what is there.
+            return Err(Deferral::NoDestination { causes: vec![("with an empty root".to_owned(), 1)] });
+        }
+        self.pressure.barred(id).map_or(Ok(id), Err)
+    }
+
+    /// The fileserver of a copy that is yet to be made: where one was begun and never finished, if that is still as
+    /// good as any; where the goal says; else where placement says.
+    fn new_place(&self, seed: u64) -> Result<FileserverId, Deferral> {
+        let bytes = self.finding.hints.bytes.unwrap_or(0).max(self.repository.repository.bytes);
+        let new_rack = self.finding.goal == WANTS_NEW_RACK;
+        let (fleet, repository, pressure) = (self.fleet, self.repository, self.pressure);
+        let free = |id| placement::may_take(fleet, repository, bytes, new_rack, pressure, id);
+        if let Some(id) = self.finding.hints.destination_id {
+            if repository.on(id).is_some_and(|replica| replica.state != ReplicaState::Creating) {
+                return Err(Deferral::NoDestination {
+                    causes: vec![("with the repository on it".to_owned(), 1)],
+                });
+            }
+            return free(id).and_then(|()| pressure.barred(id).map_or(Ok(id), Err));
+        }
+        let begun = repository.replicas.iter().filter(|replica| replica.state == ReplicaState::Creating);
+        let mut begun = begun.map(|replica| replica.fileserver_id);
+        let again = begun
+            .find(|id| free(*id).is_ok() && placement::is_best_rack(fleet, repository, bytes, pressure, *id));
+        match again {
+            Some(id) => pressure.barred(id).map_or(Ok(id), Err),
+            None => placement::destination_under(fleet, repository, bytes, new_rack, pressure, seed),
+        }
+    }
+
+    /// The replica to copy from: definitive, on a fileserver that answers, least loaded; one that the goal names
+    /// comes first, one that should get no new long reads comes last.
+    fn source(&self, destination: FileserverId) -> Result<FileserverId, Deferral> {
+        let mut able: Vec<&Fileserver> = self
+            .repository
+            .replicas
+            .iter()
+            .filter(|replica| self.repository.is_definitive(replica) && replica.fileserver_id != destination)
+            .filter_map(|replica| self.fleet.fileservers.get(&replica.fileserver_id))
+            .filter(|fileserver| answers(fileserver))
+            .collect();
+        if able.is_empty() {
+            return Err(Deferral::NoSource);
+        }
+        let barred = able.iter().find_map(|one| self.pressure.barred(one.id));
+        able.retain(|one| self.pressure.barred(one.id).is_none());
+        let hint = self.finding.hints.source_id;
+        able.into_iter()
+            .min_by_key(|one| {
+                let unasked = hint != Some(one.id);
+                (unasked, one.intent == Intent::Quiesce, self.pressure.busy(one.id), one.load, one.id)
+            })
+            .map(|one| one.id)
+            .ok_or_else(|| barred.unwrap_or(Deferral::NoSource))
+    }
+}
+
+/// What the finding was about is not in the view: the goal's next evaluation will not return it.
+fn gone() -> Deferral {
+    Deferral::NoDestination { causes: vec![("on which this replica no longer stands".to_owned(), 1)] }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+use super::*;
+use crate::model::attempt::Step;
+use crate::model::finding::Subject;
+use crate::model::fleet::{Health, ReplicaState};
+use crate::model::id::FileserverId;
+use crate::repair::testing::{about_replica, attempt, fleet, repair, repository, wants_copy};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+mod laws;
+
+fn repairs(change: impl Fn(&mut Repair)) -> Repairs {
+    let one = |step: &Step| {
+        let mut repair = repair(*step);
+        change(&mut repair);
+        (repair.name.clone(), Arc::new(repair))
+    };
+    Repairs { by_name: Step::ALL.iter().map(one).collect() }
+}
+
+/// Everything that a round needs, owned.
+#[derive(Debug)]
+struct World {
+    fleet: FleetView,
+    findings: Vec<Finding>,
+    running: Vec<Attempt>,
+    repairs: Repairs,
+    started: BTreeMap<String, u32>,
+    fleet_in_flight: u32,
+}
+
+impl World {
+    fn new(racks: i64, fileservers: i64) -> Self {
+        Self {
+            fleet: fleet(racks, fileservers),
+            findings: Vec::new(),
+            running: Vec::new(),
+            repairs: repairs(|_| ()),
+            started: BTreeMap::new(),
+            fleet_in_flight: 1_000,
+        }
+    }
+
+    fn with(mut self, id: i64, on: &[i64]) -> Self {
+        self.fleet.repositories.insert(RepositoryId(id), repository(id, on));
+        self
+    }
+
+    fn stale(mut self, id: i64, on: i64) -> Self {
+        let view = self.fleet.repositories.get_mut(&RepositoryId(id)).unwrap();
+        let replica = view.replicas.iter_mut().find(|one| one.fileserver_id.0 == on).unwrap();
+        (replica.in_sync, replica.checksum) = (false, None);
+        self
+    }
+
+    fn finds(mut self, finding: Finding) -> Self {
+        self.findings.push(finding);
+        self
+    }
+
+    fn limits(mut self, change: impl Fn(&mut Repair)) -> Self {
+        self.repairs = repairs(change);
+        self
+    }
+
+    fn runs(mut self, finding: &Finding, seed: u64) -> Self {
+        let repair = self.repairs.get(finding.repair.as_ref().unwrap()).unwrap();
+        let plan = crate::repair::plan::plan(finding, repair, &self.fleet, seed).unwrap();
+        self.running.push(attempt(900 + finding.id.0, finding, plan));
+        self
+    }
+
+    fn admit(&self, seed: u64) -> Vec<Admission> {
+        admit(&Facts {
+            findings: &self.findings,
+            fleet: &self.fleet,
+            running: &self.running,
+            repairs: &self.repairs,
+            started: &self.started,
+            fleet_in_flight: self.fleet_in_flight,
+            now: 1_000,
+            seed,
+        })
+    }
+
+    /// The decisions as a person would read them.
+    fn told(&self, seed: u64) -> String {
+        let lines = self.admit(seed).into_iter().map(|decision| {
+            let finding = &self.findings[decision.finding()];
+            let said = match decision {
+                Admission::Admit { plan, .. } => {
+                    let from = plan
+                        .source_id
+                        .map_or_else(String::new, |id| format!(" from {}", self.fleet.name(id)));
+                    format!("{} on {}{from}", plan.step, self.fleet.name(plan.destination_id))
+                }
+                Admission::Defer { deferral, until, .. } => {
+                    let until = until.map_or_else(|| "ready".to_owned(), |until| format!("until {until}"));
+                    format!("{deferral} ({until})")
+                }
+                Admission::Yield { attempt, .. } => format!("attempt {attempt} is to yield"),
+            };
+            format!("{} {}: {said}", finding.goal, finding.subject)
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[test]
+fn decisions_read_as_reasons() {
+    let mut late = wants_copy(7, 7);
+    late.next_at = 9_000;
+    let mut unknown = wants_copy(8, 8);
+    unknown.repair = Some("re-paint".to_owned());
+    let mut world = World::new(3, 6)
+        .with(1, &[1, 2])
+        .with(2, &[1, 2, 3])
+        .with(3, &[4])
+        .with(4, &[1, 2])
+        .with(5, &[1, 2])
+        .with(6, &[1, 5, 6])
+        .with(7, &[1])
+        .with(8, &[1])
+        .stale(2, 3)
+        .stale(3, 4)
+        .stale(6, 1)
+        .finds(wants_copy(1, 1))
+        .finds(about_replica(2, Step::Resync, 2, 3))
+        .finds(wants_copy(3, 3))
+        .finds(wants_copy(4, 4))
+        .finds(about_replica(5, Step::Verify, 1, 2))
+        .finds(about_replica(6, Step::Resync, 6, 1))
+        .finds(late)
+        .finds(unknown)
+        .finds(about_replica(9, Step::Verify, 99, 1));
+    world.fleet.repositories.get_mut(&RepositoryId(4)).unwrap().repository.bytes = 5_000;
+    world.fleet.fileservers.get_mut(&FileserverId(1)).unwrap().health = Health::Suspect;
+    insta::assert_snapshot!(world.told(1), @r#"
+    replicas-suffice repository:1: replicate on fs-06 from fs-02
+    replicas-match replica:2:3: resync on fs-03 from fs-02
+    replicas-match replica:6:1: fileserver fs-01 does not answer (until 11000)
+    replicas-verified replica:1:2: another attempt works on this repository (until 6000)
+    replicas-suffice repository:3: no replica that can be reached has the definitive checksum (until 16000)
+    replicas-verified replica:99:1: no fileserver may take the copy: 1 on which this replica no longer stands (until 16000)
+    replicas-suffice repository:4: needs 5000 bytes, 500 can be placed (until 61000)
+    replicas-suffice repository:7: backing off after an attempt (until 9000)
+    replicas-suffice repository:8: stuck: no file defines the repair re-paint (until 61000)
+    "#);
+}
+
+#[test]
+fn limits_read_as_reasons() {
+    let world = World::new(3, 6)
+        .with(1, &[1, 2])
+        .with(2, &[4, 5])
+        .with(3, &[1, 5])
+        .finds(wants_copy(1, 1))
+        .finds(wants_copy(2, 2))
+        .finds(wants_copy(3, 3));
+    let per_fileserver = world.limits(|repair| repair.throttle.per_fileserver = 1);
+    let fileserver = per_fileserver.told(1);
+    let per_rack = per_fileserver.limits(|repair| repair.throttle.per_rack = 1);
+    let rack = per_rack.told(1);
+    let per_repair = per_rack.limits(|repair| repair.throttle.in_flight = 1);
+    let in_flight = per_repair.told(1);
+    let mut starts = per_repair.limits(|repair| repair.throttle.starts_per_minute = 7);
+    starts.started.insert("re-replicate".to_owned(), 6);
+    let rate = starts.told(1);
+    let mut fleet = starts.limits(|_| ());
+    fleet.fleet_in_flight = 2;
+    let whole = fleet.told(1);
+    insta::assert_snapshot!([fileserver, rack, in_flight, rate, whole].join("\n--\n"), @r#"
+    replicas-suffice repository:1: replicate on fs-06 from fs-01
+    replicas-suffice repository:2: replicate on fs-03 from fs-04
+    replicas-suffice repository:3: fileserver fs-03 is at its limit of 1 attempts (ready)
+    --
+    replicas-suffice repository:1: replicate on fs-06 from fs-01
+    replicas-suffice repository:2: rack rack-3 is at its limit of 1 attempts (ready)
+    replicas-suffice repository:3: rack rack-3 is at its limit of 1 attempts (ready)
+    --
+    replicas-suffice repository:1: replicate on fs-06 from fs-01
+    replicas-suffice repository:2: repair re-replicate is at its limit of 1 attempts (ready)
+    replicas-suffice repository:3: repair re-replicate is at its limit of 1 attempts (ready)
+    --
+    replicas-suffice repository:1: replicate on fs-06 from fs-01
+    replicas-suffice repository:2: repair re-replicate is at its limit of 7 attempts (ready)
+    replicas-suffice repository:3: repair re-replicate is at its limit of 7 attempts (ready)
+    --
+    replicas-suffice repository:1: replicate on fs-06 from fs-01
+    replicas-suffice repository:2: replicate on fs-03 from fs-04
+    replicas-suffice repository:3: the fleet is at its limit of 2 attempts (ready)
+    "#);
+}
+
+#[test]
+fn a_verification_yields_to_a_more_urgent_repair_of_its_repository_only_if_that_could_start() {
+    let world = World::new(3, 3).with(1, &[1, 2]).runs(&about_replica(1, Step::Verify, 1, 1), 1);
+    let mut world = world.finds(wants_copy(2, 1)).finds(about_replica(3, Step::Verify, 1, 2));
+    assert_eq!(
+        world.told(1),
+        "replicas-suffice repository:1: attempt 901 is to yield\n\
+         replicas-verified replica:1:2: another attempt works on this repository (until 6000)"
+    );
+    world.findings[0].priority = 50;
+    assert!(world.told(1).starts_with("replicas-suffice repository:1: another attempt works"));
+    world.findings[0].lane = Lane::Last;
+    assert!(world.told(1).starts_with("replicas-suffice repository:1: attempt 901"));
+    world.fleet.fileservers.get_mut(&FileserverId(3)).unwrap().health = Health::Offline;
+    assert!(world.told(1).starts_with("replicas-suffice repository:1: no fileserver may take"));
+}
+
+#[test]
+fn a_copy_under_way_yields_to_nothing() {
+    let world = World::new(3, 3).with(1, &[1, 2]).runs(&wants_copy(1, 1), 1);
+    let mut urgent = wants_copy(2, 1);
+    (urgent.lane, urgent.priority) = (Lane::Last, 999);
+    let world = world.finds(urgent);
+    assert!(world.told(1).contains("another attempt works on this repository"));
+}
+
+#[test]
+fn last_copies_start_although_everything_else_is_at_its_limit() {
+    let tight = |repair: &mut Repair| {
+        let throttle = &mut repair.throttle;
+        (throttle.in_flight, throttle.per_fileserver, throttle.per_rack) = (1, 1, 1);
+        throttle.starts_per_minute = 1;
+    };
+    let mut world = World::new(3, 3).with(1, &[1, 2]).with(2, &[1, 2]).with(3, &[1, 2]).limits(tight);
+    world.fleet_in_flight = 1;
+    world.started.insert("re-replicate".to_owned(), 50);
+    let mut last = wants_copy(2, 2);
+    last.lane = Lane::Last;
+    let mut another = wants_copy(3, 3);
+    another.lane = Lane::Last;
+    let world = world.runs(&wants_copy(1, 1), 1).finds(last).finds(another);
+    let decisions = world.admit(1);
+    assert!(matches!(decisions[0], Admission::Admit { finding: 0, .. }), "{decisions:?}");
+    assert!(matches!(decisions[1], Admission::Defer { finding: 1, .. }), "they have a bound of their own");
+}
+
+#[test]
+fn bytes_admitted_in_a_round_are_seen_by_the_decisions_after() {
+    let mut world = World::new(3, 3);
+    for id in 1..=3 {
+        world = world.with(id, &[1, 2]).finds(wants_copy(id, id));
+        world.fleet.repositories.get_mut(&RepositoryId(id)).unwrap().repository.bytes = 200;
+    }
+    insta::assert_snapshot!(world.told(1), @r#"
+    replicas-suffice repository:1: replicate on fs-03 from fs-01
+    replicas-suffice repository:2: replicate on fs-03 from fs-02
+    replicas-suffice repository:3: needs 200 bytes, 100 can be placed (until 61000)
+    "#);
+}
+
+#[test]
+fn a_source_at_its_limit_is_passed_over_for_another() {
+    let mut world = World::new(3, 9).limits(|repair| repair.throttle.per_fileserver = 1);
+    for id in 1..=2 {
+        world = world.with(id, &[1, 2]).finds(wants_copy(id, id));
+    }
+    let admitted = world.admit(1).into_iter().filter(|one| matches!(one, Admission::Admit { .. })).count();
+    assert_eq!(admitted, 2, "{}", world.told(1));
+}

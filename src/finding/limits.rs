@@ -1,0 +1,175 @@
+//! What is in flight, and whether one more attempt may join it.
+//!
+//! Everything is counted from the live attempts, queued ones included, plus what this
+//! round admitted: there is no counter that could drift. Each count is kept in a *pool*:
+//! one for a repair's ordinary work, one for its last copies. A pool has the repair's
+//! limits to itself, so ordinary work can fill its own pool and never that of last
+//! copies. The start rate binds ordinary work alone; last copies are few, back off, and
+//! are bound by what is in flight.
+
+use crate::model::attempt::{Attempt, Plan, Step};
+use crate::model::finding::{Deferral, Lane};
+use crate::model::id::{FileserverId, RackId};
+use crate::repair::Repair;
+use crate::repair::pressure::Pressure;
+use crate::repair::view::FleetView;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whose limits an attempt is counted against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Share {
+    Ordinary,
+    LastCopies,
+}
+
+impl Share {
+    const fn of(lane: Lane) -> Self {
+        match lane {
+            Lane::Last => Self::LastCopies,
+            Lane::Common | Lane::Fileserver(_) => Self::Ordinary,
+        }
+    }
+}
+
+type Pool = (Share, String);
+
+/// The counts of one round.
+#[derive(Debug)]
+pub struct Limits<'a> {
+    fleet: &'a FleetView,
+    fleet_in_flight: u32,
+    in_fleet: BTreeMap<Share, u32>,
+    in_flight: BTreeMap<Pool, u32>,
+    at_fileserver: BTreeMap<(Pool, FileserverId), u32>,
+    in_rack: BTreeMap<(Pool, RackId), u32>,
+    started: BTreeMap<String, u32>,
+    busy: BTreeMap<FileserverId, u32>,
+    arriving: BTreeMap<FileserverId, i64>,
+}
+
+impl<'a> Limits<'a> {
+    /// Counts the live attempts. `started`: attempts admitted in the last minute, by repair.
+    pub fn new(
+        fleet: &'a FleetView,
+        fleet_in_flight: u32,
+        running: &[Attempt],
+        started: &BTreeMap<String, u32>,
+    ) -> Self {
+        let mut limits = Self {
+            fleet,
+            fleet_in_flight,
+            in_fleet: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            at_fileserver: BTreeMap::new(),
+            in_rack: BTreeMap::new(),
+            started: started.clone(),
+            busy: BTreeMap::new(),
+            arriving: BTreeMap::new(),
+        };
+        for attempt in running {
+            limits.count(attempt.lane, &attempt.repair, &attempt.plan);
+        }
+        limits
+    }
+
+    /// Why a repair has no attempt to give in a lane, whatever its plan; `None`: it may have.
+    pub fn exhausted(&self, lane: Lane, repair: &Repair) -> Option<Deferral> {
+        let share = Share::of(lane);
+        let at_limit = |limit| Deferral::RepairAtLimit { repair: repair.name.clone(), limit };
+        if get(&self.in_fleet, &share) >= self.fleet_in_flight {
+            return Some(Deferral::FleetAtLimit { limit: self.fleet_in_flight });
+        }
+        if get(&self.in_flight, &(share, repair.name.clone())) >= repair.throttle.in_flight {
+            return Some(at_limit(repair.throttle.in_flight));
+        }
+        let starts = repair.throttle.starts_per_minute;
+        let too_fast = share == Share::Ordinary && get(&self.started, &repair.name) >= starts;
+        too_fast.then(|| at_limit(starts))
+    }
+
+    /// This round's answers for plans of a repair in a lane.
+    pub fn pressure<'b>(&'b self, lane: Lane, repair: &'b Repair) -> PoolPressure<'a, 'b> {
+        PoolPressure { limits: self, repair, pool: (Share::of(lane), repair.name.clone()) }
+    }
+
+    /// Takes the fleet, the repair, both fileservers and their racks for one attempt: all of them, or none.
+    ///
+    /// # Errors
+    /// With the limit that is in the way; then nothing was taken.
+    pub fn take(&mut self, lane: Lane, repair: &Repair, plan: &Plan) -> Result<(), Deferral> {
+        self.allows(lane, repair, plan)?;
+        self.count(lane, &repair.name, plan);
+        *self.started.entry(repair.name.clone()).or_insert(0) += 1;
+        if plan.step == Step::Replicate {
+            let arriving = self.arriving.entry(plan.destination_id).or_insert(0);
+            *arriving = arriving.saturating_add(plan.bytes);
+        }
+        Ok(())
+    }
+
+    /// Whether [`Limits::take`] would take.
+    ///
+    /// # Errors
+    /// With the limit that is in the way.
+    pub fn allows(&self, lane: Lane, repair: &Repair, plan: &Plan) -> Result<(), Deferral> {
+        let pressure = self.pressure(lane, repair);
+        let barred = ends(plan).into_iter().find_map(|id| pressure.barred(id));
+        self.exhausted(lane, repair).or(barred).map_or(Ok(()), Err)
+    }
+
+    fn count(&mut self, lane: Lane, repair: &str, plan: &Plan) {
+        let share = Share::of(lane);
+        let pool = (share, repair.to_owned());
+        *self.in_fleet.entry(share).or_insert(0) += 1;
+        *self.in_flight.entry(pool.clone()).or_insert(0) += 1;
+        let mut racks = BTreeSet::new();
+        for id in ends(plan) {
+            *self.busy.entry(id).or_insert(0) += 1;
+            *self.at_fileserver.entry((pool.clone(), id)).or_insert(0) += 1;
+            racks.extend(self.fleet.fileservers.get(&id).map(|one| one.rack_id));
+        }
+        // An attempt within one rack is one attempt of that rack.
+        for rack in racks {
+            *self.in_rack.entry((pool.clone(), rack)).or_insert(0) += 1;
+        }
+    }
+}
+
+/// Both ends of a plan, each once.
+fn ends(plan: &Plan) -> BTreeSet<FileserverId> {
+    plan.source_id.into_iter().chain([plan.destination_id]).collect()
+}
+
+fn get<K: Ord>(counts: &BTreeMap<K, u32>, key: &K) -> u32 {
+    counts.get(key).copied().unwrap_or(0)
+}
+
+/// What one pool of a repair may still do.
+#[derive(Debug)]
+pub struct PoolPressure<'a, 'b> {
+    limits: &'b Limits<'a>,
+    repair: &'b Repair,
+    pool: Pool,
+}
+
+impl Pressure for PoolPressure<'_, '_> {
+    fn arriving(&self, id: FileserverId) -> i64 {
+        self.limits.arriving.get(&id).copied().unwrap_or(0)
+    }
+
+    fn busy(&self, id: FileserverId) -> u32 {
+        get(&self.limits.busy, &id)
+    }
+
+    fn barred(&self, id: FileserverId) -> Option<Deferral> {
+        let throttle = &self.repair.throttle;
+        if get(&self.limits.at_fileserver, &(self.pool.clone(), id)) >= throttle.per_fileserver {
+            let fileserver = self.limits.fleet.name(id);
+            return Some(Deferral::FileserverAtLimit { fileserver, limit: throttle.per_fileserver });
+        }
+        let fileserver = self.limits.fleet.fileservers.get(&id)?;
+        let in_rack = get(&self.limits.in_rack, &(self.pool.clone(), fileserver.rack_id));
+        (in_rack >= throttle.per_rack)
+            .then(|| Deferral::RackAtLimit { rack: fileserver.rack.clone(), limit: throttle.per_rack })
+    }
+}

@@ -1,0 +1,193 @@
+//! The text of a repair file: TOML to a [`Repair`], every bound checked on the way.
+
+use super::{Deadline, FileError, Repair, Retry, Throttle, subject_of};
+use crate::model::Millis;
+use crate::repair::units;
+use serde::Deserialize;
+use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
+use toml::Spanned;
+
+/// A second to a day: shorter spins, longer is forgotten.
+const WAITS: RangeInclusive<Millis> = 1_000..=86_400_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    summary: Spanned<String>,
+    subject: Spanned<String>,
+    step: Spanned<String>,
+    throttle: RawThrottle,
+    deadline: RawDeadline,
+    retry: RawRetry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawThrottle {
+    in_flight: Spanned<i64>,
+    per_fileserver: Spanned<i64>,
+    per_rack: Spanned<i64>,
+    starts_per_minute: Spanned<i64>,
+    bytes_per_second: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDeadline {
+    base: Spanned<String>,
+    per_gib: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRetry {
+    first: Spanned<String>,
+    max: Spanned<String>,
+    lock_after: Spanned<i64>,
+    stuck_after: Spanned<i64>,
+}
+
+/// The file that is being read, for messages.
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn error(&self, span: Option<Range<usize>>, message: impl Into<String>) -> FileError {
+        let start = span.map_or(0, |span| span.start.min(self.text.len()));
+        let line = 1 + self.text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+        FileError { file: self.file.to_owned(), line, message: message.into() }
+    }
+
+    /// What the TOML reader says, with the key of the line it stopped at where it names none.
+    fn syntax(&self, error: &toml::de::Error) -> FileError {
+        let message = error.message().replace('\n', ", ");
+        let found = self.error(error.span(), "");
+        let line = self.text.lines().nth(found.line - 1).unwrap_or_default();
+        let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !message.contains(*key));
+        FileError { message: key.map_or_else(|| message.clone(), |key| format!("{key}: {message}")), ..found }
+    }
+
+    fn word<T: FromStr>(&self, key: &str, value: &Spanned<String>) -> Result<T, FileError>
+    where
+        T::Err: std::fmt::Display,
+    {
+        value.get_ref().parse().map_err(|error| self.error(Some(value.span()), format!("{key}: {error}")))
+    }
+
+    fn number<T: TryFrom<i64>>(
+        &self,
+        key: &str,
+        value: &Spanned<i64>,
+        bounds: RangeInclusive<i64>,
+    ) -> Result<T, FileError> {
+        let number = *value.get_ref();
+        let refused = || {
+            let message = format!("{key}: {number} is not within {} to {}", bounds.start(), bounds.end());
+            self.error(Some(value.span()), message)
+        };
+        if !bounds.contains(&number) {
+            return Err(refused());
+        }
+        T::try_from(number).map_err(|_| refused())
+    }
+
+    fn duration(
+        &self,
+        key: &str,
+        value: &Spanned<String>,
+        bounds: RangeInclusive<Millis>,
+    ) -> Result<Millis, FileError> {
+        let at = Some(value.span());
+        let ms = units::duration(value.get_ref())
+            .map_err(|error| self.error(at.clone(), format!("{key}: {error}")))?;
+        if bounds.contains(&ms) {
+            return Ok(ms);
+        }
+        let (from, to) = (units::show_duration(*bounds.start()), units::show_duration(*bounds.end()));
+        Err(self.error(at, format!("{key}: {:?} is not within {from} to {to}", value.get_ref())))
+    }
+}
+
+pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Repair, FileError> {
+    let source = Source { file, text };
+    check_name(name).map_err(|message| source.error(None, message))?;
+    let raw: Raw = toml::from_str(text).map_err(|error| source.syntax(&error))?;
+    let repair = Repair {
+        name: name.to_owned(),
+        summary: summary(&source, &raw.summary)?,
+        subject: source.word("subject", &raw.subject)?,
+        step: source.word("step", &raw.step)?,
+        throttle: throttle(&source, &raw.throttle)?,
+        deadline: deadline(&source, &raw.deadline)?,
+        retry: retry(&source, &raw.retry)?,
+    };
+    let wanted = subject_of(repair.step);
+    if repair.subject == wanted {
+        return Ok(repair);
+    }
+    let message = format!("subject: step {} is done to a {wanted}, not to a {}", repair.step, repair.subject);
+    Err(source.error(Some(raw.subject.span()), message))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let starts = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    if starts && name.len() <= 64 && name.bytes().all(lower) {
+        return Ok(());
+    }
+    Err(format!("the file's name {name:?} is not lower case letters, digits and \"-\", 64 at most"))
+}
+
+fn summary(source: &Source<'_>, value: &Spanned<String>) -> Result<String, FileError> {
+    let text = value.get_ref().trim();
+    if text.is_empty() || text.len() > 200 || text.contains('\n') {
+        let message = "summary: say what it does in one line of 1 to 200 bytes";
+        return Err(source.error(Some(value.span()), message));
+    }
+    Ok(text.to_owned())
+}
+
+fn throttle(source: &Source<'_>, raw: &RawThrottle) -> Result<Throttle, FileError> {
+    let rate = &raw.bytes_per_second;
+    let bytes_per_second = units::size(rate.get_ref())
+        .map_err(|error| source.error(Some(rate.span()), format!("bytes_per_second: {error}")))?;
+    // Below 64 KiB a copy of a middling repository would take weeks and look dead.
+    if bytes_per_second != 0 && !((64 << 10)..=(1 << 40)).contains(&bytes_per_second) {
+        let message = format!(
+            "bytes_per_second: {:?} is neither \"0\" (no bound) nor within 64KiB to 1TiB",
+            rate.get_ref()
+        );
+        return Err(source.error(Some(rate.span()), message));
+    }
+    Ok(Throttle {
+        in_flight: source.number("in_flight", &raw.in_flight, 1..=100_000)?,
+        per_fileserver: source.number("per_fileserver", &raw.per_fileserver, 1..=1_000)?,
+        per_rack: source.number("per_rack", &raw.per_rack, 1..=10_000)?,
+        starts_per_minute: source.number("starts_per_minute", &raw.starts_per_minute, 1..=1_000_000)?,
+        bytes_per_second,
+    })
+}
+
+fn deadline(source: &Source<'_>, raw: &RawDeadline) -> Result<Deadline, FileError> {
+    Ok(Deadline {
+        base_ms: source.duration("base", &raw.base, WAITS)?,
+        per_gib_ms: source.duration("per_gib", &raw.per_gib, 0..=86_400_000)?,
+    })
+}
+
+fn retry(source: &Source<'_>, raw: &RawRetry) -> Result<Retry, FileError> {
+    let retry = Retry {
+        first_ms: source.duration("first", &raw.first, WAITS)?,
+        max_ms: source.duration("max", &raw.max, WAITS)?,
+        lock_after: source.number("lock_after", &raw.lock_after, 1..=1_000)?,
+        stuck_after: source.number("stuck_after", &raw.stuck_after, 1..=1_000)?,
+    };
+    if retry.max_ms < retry.first_ms {
+        let message = format!("max: {:?} is less than first, {:?}", raw.max.get_ref(), raw.first.get_ref());
+        return Err(source.error(Some(raw.max.span()), message));
+    }
+    Ok(retry)
+}
