@@ -1,1 +1,180 @@
-//! The evaluate, dispatch and observe loops.
+//! The evaluate, dispatch and observe loops: each readable on one page.
+//!
+//! Each loop goes at its own pace and reads its facts afresh from SQL; none is triggered by
+//! another's facts (a nudge says "look again", never "X changed"). Several controllers may
+//! run at once: what only one of them may do is a lease in SQL. A controller decides by pure
+//! functions (`finding::admit`, `brakes`, `detector`, `verdict`, `schedule`) and keeps nothing
+//! that a restart would lose, but for what it has heard of agents since it started.
+
+use crate::clock;
+use crate::database::Database;
+use crate::fleet::Agents;
+use crate::goal::session::Source;
+use crate::model::Millis;
+use crate::model::chance::Chance;
+use crate::queue::{Nudge, Reminders};
+use crate::repair::Repairs;
+use crate::shutdown::Shutdown;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+pub mod brakes;
+pub mod detector;
+mod dispatch;
+mod evaluate;
+mod evaluation;
+mod goals;
+mod inventory;
+mod metrics;
+mod observe;
+mod right;
+pub mod schedule;
+mod suspects;
+pub mod verdict;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use detector::Pace;
+pub use goals::GoalFiles;
+pub use metrics::Metrics;
+
+/// How the loops go. Every value is configurable; the defaults are what is shipped.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Schedule of goals whose files name none. Default every two minutes.
+    pub schedule: Option<cron::Schedule>,
+    /// How often goal files are looked at; an edit is noticed within it. Default 10 s, at most 30 s.
+    pub reload: Duration,
+    /// Goals evaluated at once by this controller: each takes a connection. Default 8.
+    pub parallel: usize,
+    /// Time between two dispatch rounds. Default 1 s.
+    pub dispatch: Duration,
+    /// Attempts that may be queued or running in the whole fleet. Default 2,000.
+    pub in_flight: u32,
+    /// Largest share of a disk that new copies may fill, in hundredths. Default 90.
+    pub fill_limit: i64,
+    /// Time offline after which a fileserver's replicas no longer count. Default 30 min.
+    pub grace: Duration,
+    /// How often agents are asked.
+    pub pace: Pace,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            schedule: schedule::default(),
+            reload: Duration::from_secs(10),
+            parallel: 8,
+            dispatch: Duration::from_secs(1),
+            in_flight: 2_000,
+            fill_limit: 90,
+            grace: Duration::from_mins(30),
+            pace: Pace::default(),
+        }
+    }
+}
+
+/// One controller.
+pub struct Controller {
+    /// The part's name; leases are held under it and a number that is new at every start.
+    pub name: String,
+    /// How its loops go.
+    pub settings: Settings,
+    /// Where everything is remembered.
+    pub database: Database,
+    /// Where goals are asked.
+    pub source: Source,
+    /// Where goals come from.
+    pub goals: Box<dyn GoalFiles>,
+    /// All repairs.
+    pub repairs: Arc<Repairs>,
+    /// Whom it asks.
+    pub agents: Agents,
+    /// Wakes workers of this process.
+    pub reminders: Reminders,
+    /// Wakes this controller.
+    pub nudge: Nudge,
+    /// What it counts.
+    pub metrics: Arc<Metrics>,
+    /// Jitter, seeds, and the number in its name.
+    pub chance: Arc<Chance>,
+}
+
+/// What the loops share.
+struct Shared {
+    holder: String,
+    settings: Settings,
+    database: Database,
+    source: Source,
+    repairs: Arc<Repairs>,
+    agents: Agents,
+    reminders: Reminders,
+    nudge: Nudge,
+    metrics: Arc<Metrics>,
+    chance: Arc<Chance>,
+    /// What was heard of agents since the start: the brakes decide from it.
+    sight: Mutex<Option<brakes::Sight>>,
+}
+
+impl Controller {
+    /// Runs the three loops until `stop` is cancelled; what runs then is given up, and leases
+    /// are given back. Nothing is lost: all that matters is in SQL.
+    pub async fn run(self, stop: CancellationToken) {
+        let shared = Arc::new(Shared {
+            holder: format!("{}-{:016x}", self.name, self.chance.next()),
+            settings: self.settings,
+            database: self.database,
+            source: self.source,
+            repairs: self.repairs,
+            agents: self.agents,
+            reminders: self.reminders,
+            nudge: self.nudge,
+            metrics: self.metrics,
+            chance: self.chance,
+            sight: Mutex::new(None),
+        });
+        tracing::info!(controller = shared.holder, "controller started");
+        // Tasks of their own, so that one loop that computes does not hold up the others.
+        let tasks = Shutdown::new();
+        tasks.spawn(evaluate::run(Arc::clone(&shared), self.goals, stop.clone()));
+        tasks.spawn(dispatch::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(observe::run(Arc::clone(&shared), stop.clone()));
+        stop.cancelled().await;
+        if !tasks.finish(Duration::from_secs(5)).await {
+            tracing::warn!("a loop of the controller did not end in time and is left");
+        }
+    }
+}
+
+impl Shared {
+    /// What was heard so far, if anybody has looked yet.
+    fn sight(&self) -> Option<brakes::Sight> {
+        self.sight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes what was heard.
+    fn see(&self, note: impl FnOnce(&mut brakes::Sight)) {
+        let mut sight = self.sight.lock().unwrap_or_else(PoisonError::into_inner);
+        note(sight.get_or_insert_with(|| brakes::Sight { started: clock::now(), ..Default::default() }));
+    }
+}
+
+/// An error with its causes, for a row that people read.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A length of time as SQL has it.
+fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}

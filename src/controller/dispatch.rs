@@ -1,0 +1,255 @@
+//! The dispatch loop: about once a second, the most urgent findings that limits allow become
+//! attempts.
+//!
+//! A round reads the head of each lane, never the backlog, so it costs the same with ten
+//! findings as with 350,000. It decides by `finding::admit`, which is pure, writes what was
+//! decided, and reminds the queue. Limits are derived from live attempts, read in the round.
+
+use super::brakes::Hold;
+use super::metrics::{add, set};
+use super::right::Right;
+use super::{Shared, brakes, millis};
+use crate::clock;
+use crate::database::{self, attempts, findings, fileservers, repositories};
+use crate::finding::{Admission, Facts, admit};
+use crate::model::Millis;
+use crate::model::attempt::{Attempt, Plan, Step};
+use crate::model::finding::{Deferral, Finding, Lane};
+use crate::model::id::{FileserverId, FindingId, RepositoryId};
+use crate::repair::view::{FleetView, RepositoryView};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+/// A controller that dies leaves dispatching to another after this long.
+const LEASE: Duration = Duration::from_secs(5);
+/// Rows that become due, or are taken from lost workers, in one round: the rest comes next round.
+const DUE: i64 = 10_000;
+const LOST: i64 = 1_000;
+/// Findings that one round looks at, over all lanes.
+const LOOKED_AT: usize = 2_400;
+/// Of one lane at most and at least this many; one in eight is the oldest, so that nothing starves.
+const HEAD: std::ops::RangeInclusive<usize> = 8..=256;
+/// Repositories read by one statement.
+const IDS: usize = 5_000;
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Round {
+    /// Findings that were looked at.
+    pub(super) looked_at: usize,
+    /// Attempts made.
+    pub(super) admitted: usize,
+    /// Findings whose reason to wait changed.
+    pub(super) deferred: u64,
+}
+
+/// Dispatches until stopped.
+pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
+    let mut hold = Hold::default();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(shared.chance.around(shared.settings.dispatch)) => {}
+            () = shared.nudge.dispatch_wanted() => {}
+        }
+        if !right.held().await {
+            continue;
+        }
+        let began = Instant::now();
+        let span = tracing::debug_span!("dispatch.round");
+        let round = tokio::select! {
+            () = stop.cancelled() => break,
+            round = round(&shared, &mut hold).instrument(span) => round,
+        };
+        add(&shared.metrics.rounds, 1);
+        set(&shared.metrics.round_ms, u64::try_from(millis(began.elapsed())).unwrap_or(0));
+        match round {
+            Ok(round) => tracing::debug!(?round, "dispatched"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a dispatch round failed");
+            }
+        }
+    }
+    right.release().await;
+}
+
+/// One round.
+async fn round(shared: &Shared, hold: &mut Hold) -> database::Result<Round> {
+    let db = &shared.database;
+    tidy(shared).await?;
+    findings::promote_due(db, DUE).await?;
+    let running = attempts::live(db).await?;
+    let ready = heads(shared, running.len()).await?;
+    if ready.is_empty() {
+        return Ok(Round::default());
+    }
+    if let Some(brake) = braked(shared, hold) {
+        let held: Vec<_> = ready.iter().map(|one| (one.id, braked_by(brake), None)).collect();
+        let deferred = findings::defer(db, &held).await?;
+        return Ok(Round { looked_at: ready.len(), admitted: 0, deferred });
+    }
+    let fleet = view(shared, &ready, &running).await?;
+    let now = db.now().await?;
+    let started = attempts::started_since(db, now - 60_000).await?;
+    let started = started.into_iter().map(|(repair, n)| (repair, u32::try_from(n).unwrap_or(u32::MAX))).collect();
+    let facts = Facts {
+        findings: &ready,
+        fleet: &fleet,
+        running: &running,
+        repairs: &shared.repairs,
+        started: &started,
+        fleet_in_flight: shared.settings.in_flight,
+        now,
+        seed: shared.chance.next(),
+    };
+    let (admitted, deferred) = split(admit(&facts), &ready);
+    let made = if admitted.is_empty() { Vec::new() } else { attempts::admit(db, &admitted).await? };
+    let deferred = if deferred.is_empty() { 0 } else { findings::defer(db, &deferred).await? };
+    if !made.is_empty() {
+        add(&shared.metrics.admitted, made.len() as u64);
+        shared.reminders.remind();
+    }
+    Ok(Round { looked_at: ready.len(), admitted: made.len(), deferred })
+}
+
+/// Attempts whose worker is gone, and those that nobody needs any more.
+async fn tidy(shared: &Shared) -> database::Result<()> {
+    let lost = attempts::take_lost(&shared.database, LOST).await?;
+    add(&shared.metrics.lost, lost.len() as u64);
+    for attempt in &lost {
+        tracing::warn!(
+            target: "trued::event",
+            kind = "attempt.lost", attempt = %attempt.id, goal = attempt.goal, subject = %attempt.subject,
+            worker = attempt.worker,
+            "{} of {} was lost: its worker stopped renewing its lease", attempt.repair, attempt.subject,
+        );
+    }
+    let cancelled = attempts::cancel_obsolete(&shared.database, LOST).await?;
+    add(&shared.metrics.cancelled, cancelled);
+    Ok(())
+}
+
+/// The brake that holds everything now, said once when it begins and once when it ends.
+fn braked(shared: &Shared, hold: &mut Hold) -> Option<&'static str> {
+    let now = clock::now();
+    // Before the first look at any agent nothing is known: that is a start too.
+    let holding = shared.sight().map_or(Some(brakes::START), |sight| brakes::holding(&sight, now));
+    let brake = hold.update(holding, now);
+    let before = shared.metrics.braked.swap(u64::from(brake.is_some()), std::sync::atomic::Ordering::Relaxed);
+    match brake {
+        Some(name) if before == 0 => {
+            tracing::warn!(target: "trued::event", kind = "brake", name, "the brake {name} holds all repairs");
+        }
+        None if before == 1 => {
+            tracing::info!(target: "trued::event", kind = "brake", "repairs are no longer held by a brake");
+        }
+        _ => {}
+    }
+    brake
+}
+
+fn braked_by(name: &str) -> Deferral {
+    Deferral::Braked { name: name.to_owned() }
+}
+
+/// The heads of all lanes. When as many attempts are live as may be, only last copies are looked at.
+async fn heads(shared: &Shared, live: usize) -> database::Result<Vec<Finding>> {
+    let mut lanes = findings::ready_lanes(&shared.database).await?;
+    if live >= shared.settings.in_flight as usize {
+        lanes.retain(|lane| *lane == Lane::Last);
+    }
+    // The lane of last copies first, the others from a new place each round.
+    lanes.sort_unstable();
+    let fixed = usize::from(lanes.first() == Some(&Lane::Last));
+    if let Some(others) = lanes.get_mut(fixed..).filter(|others| !others.is_empty()) {
+        let by = usize::try_from(shared.chance.next() % others.len() as u64).unwrap_or(0);
+        others.rotate_left(by);
+    }
+    let (by_priority, oldest) = head_sizes(lanes.len());
+    let mut ready = Vec::new();
+    for lane in lanes {
+        if ready.len() >= LOOKED_AT {
+            break;
+        }
+        ready.extend(findings::lane_head(&shared.database, lane, by_priority, oldest).await?);
+    }
+    Ok(ready)
+}
+
+/// How many findings of each lane are looked at: by priority, and the oldest.
+fn head_sizes(lanes: usize) -> (i64, i64) {
+    let each = (LOOKED_AT / lanes.max(1)).clamp(*HEAD.start(), *HEAD.end());
+    let oldest = each / 8;
+    (i64::try_from(each - oldest).unwrap_or(8), i64::try_from(oldest).unwrap_or(1))
+}
+
+/// The fleet, and the repositories that findings and live attempts are about.
+async fn view(shared: &Shared, ready: &[Finding], running: &[Attempt]) -> database::Result<FleetView> {
+    let db = &shared.database;
+    let fileservers = fileservers::all(db).await?.into_iter().map(|one| (one.id, one)).collect();
+    let ids: BTreeSet<RepositoryId> = ready
+        .iter()
+        .filter_map(|finding| finding.subject.repository())
+        .chain(running.iter().map(|attempt| attempt.plan.repository_id))
+        .collect();
+    let ids: Vec<_> = ids.into_iter().collect();
+    let mut known: BTreeMap<RepositoryId, RepositoryView> = BTreeMap::new();
+    for some in ids.chunks(IDS) {
+        let rows = repositories::by_ids(db, some).await?;
+        known.extend(rows.into_iter().map(|row| (row.id, RepositoryView { repository: row, replicas: vec![] })));
+        for replica in repositories::replicas_of(db, some).await? {
+            if let Some(one) = known.get_mut(&replica.repository_id) {
+                one.replicas.push(replica);
+            }
+        }
+    }
+    let fill_limit = shared.settings.fill_limit;
+    Ok(FleetView { fileservers, repositories: known, arriving: arriving(running), fill_limit })
+}
+
+/// Bytes that live attempts bring to each fileserver.
+fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
+    let mut arriving = BTreeMap::new();
+    for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step != Step::Verify) {
+        *arriving.entry(plan.destination_id).or_default() += plan.bytes.max(0);
+    }
+    arriving
+}
+
+type Admitted = Vec<(Finding, Plan)>;
+type Deferred = Vec<(FindingId, Deferral, Option<Millis>)>;
+
+fn split(decisions: Vec<Admission>, ready: &[Finding]) -> (Admitted, Deferred) {
+    let (mut admitted, mut deferred) = (Admitted::new(), Deferred::new());
+    for decision in decisions {
+        match decision {
+            Admission::Admit { finding, plan } => {
+                admitted.extend(ready.get(finding).map(|finding| (finding.clone(), plan)));
+            }
+            Admission::Defer { finding, deferral, until } => {
+                deferred.extend(ready.get(finding).map(|finding| (finding.id, deferral, until)));
+            }
+        }
+    }
+    (admitted, deferred)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_bounded_however_many_lanes_there_are() {
+        for lanes in [0, 1, 4, 30, 300, 5_000] {
+            let (by_priority, oldest) = head_sizes(lanes);
+            assert!(oldest >= 1 && by_priority >= 7 * oldest, "one slot in eight goes to the oldest");
+            let lanes_read = LOOKED_AT / usize::try_from(by_priority + oldest).unwrap() + 1;
+            assert!(lanes.min(lanes_read) * usize::try_from(by_priority + oldest).unwrap() <= LOOKED_AT + 256);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The evaluate loop: each goal in a task of its own, on its own schedule.
+//!
+//! One goal's failure or slowness touches no other. An evaluation never overlaps itself, in
+//! this process because its task does one at a time, in the fleet because of a lease; a time
+//! that comes while it still runs is skipped and counted.
+
+use super::Shared;
+use super::evaluation::{self, Occasion};
+use super::goals::{Board, GoalFiles, Running};
+use super::metrics::add;
+use super::right::Right;
+use super::schedule::{self, Due};
+use super::suspects::Suspects;
+use crate::clock;
+use crate::database;
+use crate::goal::Goal;
+use crate::model::Millis;
+use crate::model::goal::GoalStatus;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A controller that dies in an evaluation leaves its goal to others after this long.
+const LEASE: Duration = Duration::from_secs(15);
+/// How often the lease is looked after while an evaluation runs.
+const RENEW: Duration = Duration::from_secs(5);
+/// So long a goal that is due waits for a lease that somebody else has: longer than the lease.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the tasks of goals share.
+struct Evaluator {
+    shared: Arc<Shared>,
+    suspects: Suspects,
+    running: watch::Receiver<Arc<Running>>,
+    permits: Semaphore,
+}
+
+/// The task of one goal, as its supervisor holds it.
+struct Kept {
+    task: Id,
+    poke: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+/// Looks at the files, and keeps one task for each goal, until stopped.
+pub(super) async fn run(shared: Arc<Shared>, files: Box<dyn GoalFiles>, stop: CancellationToken) {
+    let mut board = Board::new(Arc::clone(&shared), files);
+    let evaluator = Arc::new(Evaluator {
+        suspects: Suspects::new(Arc::clone(&shared)),
+        running: board.watch(),
+        permits: Semaphore::new(shared.settings.parallel.max(1)),
+        shared: Arc::clone(&shared),
+    });
+    let (mut tasks, mut kept) = (JoinSet::new(), HashMap::new());
+    while !stop.is_cancelled() {
+        let loaded = tokio::select! {
+            () = stop.cancelled() => break,
+            loaded = board.reload() => loaded,
+        };
+        tend(&evaluator, &mut tasks, &mut kept, &stop);
+        let pause = if loaded { shared.settings.reload } else { Duration::from_secs(1) };
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(shared.chance.around(pause)) => {}
+            wanted = shared.nudge.wanted() => {
+                // An edit takes effect at the next evaluation, so files are looked at first.
+                board.reload().await;
+                tend(&evaluator, &mut tasks, &mut kept, &stop);
+                kept.iter().filter(|(goal, _)| wanted.includes(goal)).for_each(|(_, one)| one.poke.notify_one());
+            }
+            Some(ended) = tasks.join_next_with_id() => {
+                let id = ended.map_or_else(|panic| panic.id(), |(id, ())| id);
+                kept.retain(|_, one: &mut Kept| one.task != id);
+            }
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Begins tasks for goals that have none, ends those of goals that are gone.
+fn tend(
+    evaluator: &Arc<Evaluator>,
+    tasks: &mut JoinSet<()>,
+    kept: &mut HashMap<String, Kept>,
+    stop: &CancellationToken,
+) {
+    let running = Arc::clone(&evaluator.running.borrow());
+    for (goal, one) in kept.iter() {
+        if !running.contains_key(goal) {
+            one.stop.cancel();
+        }
+    }
+    for goal in running.keys().filter(|goal| !kept.contains_key(*goal)).cloned().collect::<Vec<_>>() {
+        let (poke, stop) = (Arc::new(Notify::new()), stop.child_token());
+        let one = Arc::clone(evaluator).attend(goal.clone(), Arc::clone(&poke), stop.clone());
+        let task = tasks.spawn(one).id();
+        kept.insert(goal, Kept { task, poke, stop });
+    }
+}
+
+impl Evaluator {
+    fn goal(&self, name: &str) -> Option<Arc<Goal>> {
+        self.running.borrow().get(name).cloned()
+    }
+
+    /// Evaluates one goal whenever it is due, or somebody wants it, until it is gone.
+    async fn attend(self: Arc<Self>, name: String, poke: Arc<Notify>, stop: CancellationToken) {
+        let lease = format!("goal:{name}");
+        let mut right = Right::new(&self.shared.database, &lease, &self.shared.holder, LEASE);
+        let mut changes = self.running.clone();
+        let mut known = self.last(&name).await;
+        let mut first = true;
+        while let Some(goal) = self.goal(&name) {
+            let now = clock::now();
+            let due = self.due(&goal, now);
+            let at = if first && overdue(known.as_ref(), due, now) { now } else { due.at };
+            let wait = Duration::from_millis(u64::try_from(at - now).unwrap_or(0));
+            let wanted = tokio::select! {
+                () = stop.cancelled() => break,
+                () = poke.notified() => true,
+                () = tokio::time::sleep(wait) => false,
+                // Its schedule may be another one now.
+                _ = changes.changed() => continue,
+            };
+            first = false;
+            let Some(goal) = self.goal(&name) else { break };
+            let ended = tokio::select! {
+                () = stop.cancelled() => break,
+                ended = self.turn(&goal, due, wanted, known.as_ref(), &mut right) => ended,
+            };
+            right.release().await;
+            if ended {
+                known = self.last(&name).await.or(known);
+                self.count_skipped(&goal, at);
+            }
+        }
+        right.release().await;
+    }
+
+    /// One turn: the lease, then the evaluation under it. `false`: it was not our turn.
+    async fn turn(
+        &self,
+        goal: &Goal,
+        due: Due,
+        wanted: bool,
+        known: Option<&GoalStatus>,
+        right: &mut Right,
+    ) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while !right.held().await {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(self.shared.chance.around(Duration::from_secs(1))).await;
+        }
+        let last = self.last(&goal.name).await;
+        let by_another = last.as_ref().map(|last| last.evaluated_at) != known.map(|known| known.evaluated_at);
+        if by_another && !wanted {
+            // Another controller had this turn.
+            return true;
+        }
+        let Ok(_permit) = self.permits.acquire().await else { return false };
+        let period = if wanted { Duration::ZERO } else { duration(due.period) };
+        let occasion = Occasion { goal, period, before: last.map(|last| last.state) };
+        let work = evaluation::evaluate(&self.shared, &self.suspects, occasion);
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                () = &mut work => return true,
+                () = tokio::time::sleep(RENEW) => {
+                    if !right.held().await {
+                        tracing::warn!(goal.name, "an evaluation is given up, its lease is gone");
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn schedule<'a>(&'a self, goal: &'a Goal) -> Option<&'a cron::Schedule> {
+        goal.schedule.as_ref().or(self.shared.settings.schedule.as_ref())
+    }
+
+    fn due(&self, goal: &Goal, now: Millis) -> Due {
+        const HOUR: Millis = 3_600_000;
+        let hourly = Due { at: now + HOUR, period: HOUR };
+        self.schedule(goal).map_or(hourly, |schedule| schedule::next(schedule, &goal.name, now))
+    }
+
+    fn count_skipped(&self, goal: &Goal, began: Millis) {
+        let Some(schedule) = self.schedule(goal) else { return };
+        let skipped = schedule::missed(schedule, &goal.name, began, clock::now());
+        if skipped > 0 {
+            add(&self.shared.metrics.evaluations_skipped, skipped);
+            tracing::warn!(goal.name, skipped, "a goal was due while its evaluation still ran");
+        }
+    }
+
+    /// What SQL remembers of a goal; nothing also when it cannot be asked.
+    async fn last(&self, name: &str) -> Option<GoalStatus> {
+        match database::goals::states(&self.shared.database).await {
+            Ok(states) => states.into_iter().find(|state| state.goal == name),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "goal states could not be read");
+                None
+            }
+        }
+    }
+}
+
+/// Whether a goal was not evaluated for a whole period, or never.
+fn overdue(known: Option<&GoalStatus>, due: Due, now: Millis) -> bool {
+    known.and_then(|known| known.finished_at).is_none_or(|at| now - at > due.period)
+}
+
+fn duration(millis: Millis) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}

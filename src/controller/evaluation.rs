@@ -1,0 +1,159 @@
+//! One evaluation of one goal: rows stream through a bounded channel into a merge, and the
+//! merge is finished only when the last row has come. What does not finish changes nothing
+//! but the goal's own state, which becomes unknown.
+
+use super::metrics::add;
+use super::suspects::Suspects;
+use super::{Shared, chain, millis};
+use crate::database::findings::{Merge, MergeInto, Merged};
+use crate::database::goals::record_failure;
+use crate::goal::Goal;
+use crate::goal::session::Evaluated;
+use crate::model::Millis;
+use crate::model::finding::Exception;
+use crate::model::goal::{GoalState, Mode};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+/// Batches of rows on their way; with the session's batch size this bounds the memory.
+const BATCHES: usize = 4;
+/// A session ends by itself at the goal's timeout; this is the guard behind it.
+const GUARD: Duration = Duration::from_secs(15);
+
+/// One evaluation that is due.
+pub(super) struct Occasion<'a> {
+    /// What is evaluated.
+    pub(super) goal: &'a Goal,
+    /// Time to the next one; 0: somebody asked.
+    pub(super) period: Duration,
+    /// What its state was, for people.
+    pub(super) before: Option<GoalState>,
+}
+
+/// Evaluates, merges, and says what changed.
+pub(super) async fn evaluate(shared: &Shared, suspects: &Suspects, occasion: Occasion<'_>) {
+    let goal = occasion.goal;
+    let span = tracing::info_span!("goal.evaluate", goal.name);
+    async {
+        let began = Instant::now();
+        let began_at = match shared.database.now().await {
+            Ok(now) => now,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "not evaluated, the database is away");
+                return;
+            }
+        };
+        match attempt(shared, suspects, &occasion, began_at, began).await {
+            Ok((merged, more)) => succeeded(shared, &occasion, merged, more, began.elapsed()),
+            Err(error) => {
+                add(&shared.metrics.evaluation_failures, 1);
+                failed(shared, &occasion, began_at, began.elapsed(), &error).await;
+            }
+        }
+    }
+    .instrument(span)
+    .await;
+}
+
+async fn attempt(
+    shared: &Shared,
+    suspects: &Suspects,
+    occasion: &Occasion<'_>,
+    began_at: Millis,
+    began: Instant,
+) -> Result<(Merged, bool), String> {
+    let goal = occasion.goal;
+    if goal.suspects {
+        suspects.refresh(occasion.period).await?;
+    }
+    let (rows, batches) = mpsc::channel(BATCHES);
+    let collect = collect(shared, merge_into(shared, goal, began_at), batches);
+    let limit = Duration::from_millis(u64::try_from(goal.timeout).unwrap_or(0)) + GUARD;
+    let both = async { tokio::join!(shared.source.evaluate(goal, rows), collect) };
+    let (evaluated, merge) = tokio::time::timeout(limit, both)
+        .await
+        .map_err(|_| format!("{}: no end within {} s", goal.path.display(), limit.as_secs()))?;
+    // A merge that failed is the cause when both did: the session then lost its reader.
+    let merge = merge?;
+    let Evaluated { more, .. } = evaluated.map_err(|problem| problem.message)?;
+    let merged = merge.finish(millis(began.elapsed())).await.map_err(|error| chain(&error))?;
+    Ok((merged, more))
+}
+
+async fn collect(
+    shared: &Shared,
+    into: MergeInto,
+    mut batches: mpsc::Receiver<Vec<Exception>>,
+) -> Result<Merge, String> {
+    let mut merge = Merge::begin(&shared.database, into).await.map_err(|error| chain(&error))?;
+    while let Some(rows) = batches.recv().await {
+        merge.add(&rows).await.map_err(|error| chain(&error))?;
+    }
+    Ok(merge)
+}
+
+fn merge_into(shared: &Shared, goal: &Goal, began_at: Millis) -> MergeInto {
+    let repair = goal.repair.clone().filter(|_| goal.mode == Mode::Repair);
+    let retry = repair.as_ref().and_then(|name| shared.repairs.by_name.get(name)).map(|repair| repair.retry);
+    let stuck_after = retry.map_or(i32::MAX, |retry| retry.stuck_after);
+    let backoff_ms = retry.map_or_else(Vec::new, |retry| {
+        (1..=stuck_after.clamp(1, 64)).map(|n| shared.chance.up_to(retry.ceiling(n))).collect()
+    });
+    MergeInto {
+        goal: goal.name.clone(),
+        subject: goal.subject,
+        repair,
+        last_copies: goal.last_copies,
+        began_at,
+        backoff_ms,
+        stuck_after,
+    }
+}
+
+fn succeeded(shared: &Shared, occasion: &Occasion<'_>, merged: Merged, more: bool, took: Duration) {
+    let name = &occasion.goal.name;
+    add(&shared.metrics.evaluations, 1);
+    tracing::info!(
+        evaluation.id = %merged.evaluation, merged.returned, merged.opened, merged.closed, merged.changed, more,
+        duration_ms = millis(took), "evaluated"
+    );
+    if more {
+        let kept = occasion.goal.max_rows;
+        tracing::warn!("more than max-rows = {kept} rows; the others are findings when these are repaired");
+    }
+    if merged.opened > 0 {
+        shared.nudge.dispatch();
+    }
+    let now = if merged.returned == 0 { GoalState::Met } else { GoalState::Unmet };
+    if occasion.before == Some(now) && merged.opened == 0 {
+        return;
+    }
+    let counts = match (merged.returned, merged.opened) {
+        (0, _) => String::new(),
+        (returned, 0) => format!(": {returned} exceptions"),
+        (returned, opened) => format!(": {returned} exceptions, {opened} of them new"),
+    };
+    tracing::info!(
+        target: "trued::event",
+        kind = "goal.state", goal = name, state = %now, findings = merged.returned, opened = merged.opened,
+        "goal {name} is {now}{counts}",
+    );
+}
+
+async fn failed(shared: &Shared, occasion: &Occasion<'_>, began_at: Millis, took: Duration, error: &str) {
+    let name = &occasion.goal.name;
+    tracing::warn!(error, duration_ms = millis(took), "not evaluated: the goal is unknown");
+    if let Err(error) = record_failure(&shared.database, name, began_at, millis(took), error).await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "a failed evaluation could not be written");
+    }
+    if occasion.before != Some(GoalState::Unknown) {
+        tracing::warn!(
+            target: "trued::event",
+            kind = "goal.state", goal = name, state = %GoalState::Unknown, error,
+            "goal {name} is unknown: {error}",
+        );
+    }
+}
