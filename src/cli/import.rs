@@ -245,7 +245,8 @@ async fn finish(
         head: content.head.clone(),
         references: STANDARD.encode(&content.text),
     };
-    let words = join_all(copies.iter().map(|copy| importer.finish(&copy.to, &copy.grant, plan.id, &ask))).await;
+    let words =
+        join_all(copies.iter().map(|copy| importer.finish(&copy.to, &copy.grant, plan.id, &ask))).await;
     let mut receipts: Vec<SignedReceipt> = Vec::new();
     let mut last = None;
     for (word, copy) in words.into_iter().zip(copies) {

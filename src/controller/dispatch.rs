@@ -10,7 +10,7 @@ use super::metrics::{add, set};
 use super::right::Right;
 use super::{Shared, brakes, millis};
 use crate::clock;
-use crate::database::{self, attempts, findings, fileservers, repositories};
+use crate::database::{self, attempts, fileservers, findings, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, Plan, Step};
@@ -96,7 +96,8 @@ async fn round(shared: &Shared, hold: &mut Hold) -> database::Result<Round> {
     let fleet = view(shared, &ready, &running).await?;
     let now = db.now().await?;
     let started = attempts::started_since(db, now - 60_000).await?;
-    let started = started.into_iter().map(|(repair, n)| (repair, u32::try_from(n).unwrap_or(u32::MAX))).collect();
+    let started =
+        started.into_iter().map(|(repair, n)| (repair, u32::try_from(n).unwrap_or(u32::MAX))).collect();
     let facts = Facts {
         findings: &ready,
         fleet: &fleet,
@@ -201,7 +202,9 @@ async fn view(shared: &Shared, ready: &[Finding], running: &[Attempt]) -> databa
     let mut known: BTreeMap<RepositoryId, RepositoryView> = BTreeMap::new();
     for some in ids.chunks(IDS) {
         let rows = repositories::by_ids(db, some).await?;
-        known.extend(rows.into_iter().map(|row| (row.id, RepositoryView { repository: row, replicas: vec![] })));
+        known.extend(
+            rows.into_iter().map(|row| (row.id, RepositoryView { repository: row, replicas: vec![] })),
+        );
         for replica in repositories::replicas_of(db, some).await? {
             if let Some(one) = known.get_mut(&replica.repository_id) {
                 one.replicas.push(replica);
@@ -249,7 +252,9 @@ mod tests {
             let (by_priority, oldest) = head_sizes(lanes);
             assert!(oldest >= 1 && by_priority >= 7 * oldest, "one slot in eight goes to the oldest");
             let lanes_read = LOOKED_AT / usize::try_from(by_priority + oldest).unwrap() + 1;
-            assert!(lanes.min(lanes_read) * usize::try_from(by_priority + oldest).unwrap() <= LOOKED_AT + 256);
+            assert!(
+                lanes.min(lanes_read) * usize::try_from(by_priority + oldest).unwrap() <= LOOKED_AT + 256
+            );
         }
     }
 }

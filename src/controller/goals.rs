@@ -74,7 +74,8 @@ impl Board {
         for one in declared {
             let Some(error) = &one.file_error else { continue };
             if old(&one.goal).and_then(|old| old.file_error.as_ref()) != Some(error) {
-                let what = if one.digest.is_some() { "the last good version runs on" } else { "it does not run" };
+                let what =
+                    if one.digest.is_some() { "the last good version runs on" } else { "it does not run" };
                 tracing::error!(
                     target: "trued::event", kind = "goal.file", goal = one.goal, error,
                     "goal {}: {error}; {what}", one.goal,
@@ -91,7 +92,8 @@ fn accept(entries: Vec<Entry>, before: &Running, repairs: &Repairs) -> (Running,
     for mut entry in entries {
         if let Some(refusal) = entry.running.as_ref().and_then(|goal| refusal(goal, repairs)) {
             entry.error = Some(refusal);
-            entry.running = before.get(&entry.name).cloned().filter(|old| self::refusal(old, repairs).is_none());
+            entry.running =
+                before.get(&entry.name).cloned().filter(|old| self::refusal(old, repairs).is_none());
         }
         declared.push(Declared {
             goal: entry.name.clone(),

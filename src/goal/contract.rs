@@ -94,7 +94,10 @@ fn subject_column(kind: SubjectKind, name: &str, columns: &[Column]) -> Result<(
     }
     let near = nearest(name, columns.iter().map(|column| column.name.as_str()));
     let more = near.map_or_else(String::new, |near| format!("; column \"{near}\": did you mean \"{name}\"?"));
-    Err((format!("column \"{name}\" is missing: a goal about a {kind} returns it{more}"), near.map(str::to_owned)))
+    Err((
+        format!("column \"{name}\" is missing: a goal about a {kind} returns it{more}"),
+        near.map(str::to_owned),
+    ))
 }
 
 fn typed(columns: &[Column], name: &str, wanted: &Type) -> Result<(), (String, Option<String>)> {
@@ -155,7 +158,8 @@ pub fn exception(kind: SubjectKind, row: u64, mut values: Map<String, Value>) ->
 
 fn subject(kind: SubjectKind, row: u64, values: &mut Map<String, Value>) -> Result<Subject, String> {
     let mut id = |name: &str| {
-        whole(row, name, values.remove(name))?.ok_or_else(|| format!("row {row}: column \"{name}\" is NULL or missing"))
+        whole(row, name, values.remove(name))?
+            .ok_or_else(|| format!("row {row}: column \"{name}\" is NULL or missing"))
     };
     Ok(match kind {
         SubjectKind::Repository => Subject::Repository(RepositoryId(id("repository_id")?)),
@@ -239,7 +243,8 @@ mod tests {
 
     #[test]
     fn a_row_becomes_an_exception_and_what_is_left_is_evidence() {
-        let values = json!({"repository_id": 7, "fileserver_id": 3, "reason": "behind", "bytes": 5.0, "version": 4});
+        let values =
+            json!({"repository_id": 7, "fileserver_id": 3, "reason": "behind", "bytes": 5.0, "version": 4});
         let exception = exception(SubjectKind::Replica, 1, row(values)).unwrap();
         assert_eq!(exception.subject, Subject::Replica(RepositoryId(7), FileserverId(3)));
         assert_eq!((exception.priority, exception.reason.as_deref()), (100, Some("behind")));
@@ -252,8 +257,14 @@ mod tests {
         for (values, part) in [
             (json!({"repository_id": null}), "row 4: column \"repository_id\" is NULL or missing"),
             (json!({}), "row 4: column \"repository_id\" is NULL or missing"),
-            (json!({"repository_id": "7"}), "row 4: column \"repository_id\" is \"7\" and must be a whole number"),
-            (json!({"repository_id": 7, "priority": 1000}), "row 4: column \"priority\" is not between 0 and 999"),
+            (
+                json!({"repository_id": "7"}),
+                "row 4: column \"repository_id\" is \"7\" and must be a whole number",
+            ),
+            (
+                json!({"repository_id": 7, "priority": 1000}),
+                "row 4: column \"priority\" is not between 0 and 999",
+            ),
             (json!({"repository_id": 7, "reason": 1}), "row 4: column \"reason\" is 1 and must be text"),
         ] {
             assert_eq!(exception(SubjectKind::Repository, 4, row(values)).unwrap_err(), part);

@@ -22,7 +22,11 @@ pub fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         let before = all.len();
         walk(path, DEEPEST, &mut all);
         if all.len() == before {
-            return Err(Failure::usage(format!("neither {} nor anything below it is a repository", path.display())).into());
+            return Err(Failure::usage(format!(
+                "neither {} nor anything below it is a repository",
+                path.display()
+            ))
+            .into());
         }
         if all.len() > MOST {
             return Err(Failure::usage(format!("more than {MOST} repositories; name fewer at a time")).into());
@@ -59,7 +63,9 @@ fn is_repository(path: &Path) -> bool {
 /// Whether a directory looks like git's own.
 #[must_use]
 pub fn is_git_directory(path: &Path) -> bool {
-    path.join("HEAD").symlink_metadata().is_ok() && path.join("objects").is_dir() && path.join("refs").is_dir()
+    path.join("HEAD").symlink_metadata().is_ok()
+        && path.join("objects").is_dir()
+        && path.join("refs").is_dir()
 }
 
 /// A repository's name: that of its directory, without `.git`.

@@ -124,7 +124,10 @@ fn git_directory(path: &Path) -> anyhow::Result<PathBuf> {
         inner
     } else if inner.is_file() {
         let text = fs::read_to_string(&inner).with_context(|| format!("reading {}", inner.display()))?;
-        let target = text.trim().strip_prefix("gitdir: ").ok_or_else(|| refused("its .git file names no directory"))?;
+        let target = text
+            .trim()
+            .strip_prefix("gitdir: ")
+            .ok_or_else(|| refused("its .git file names no directory"))?;
         path.join(target)
     } else {
         path.to_owned()
@@ -145,7 +148,9 @@ fn whole(directory: &Path) -> Result<(), Failure> {
     }
     let packs = fs::read_dir(directory.join("objects/pack"));
     let promised = packs.is_ok_and(|mut entries| {
-        entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "promisor")))
+        entries.any(|entry| {
+            entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "promisor"))
+        })
     });
     let config = fs::read_to_string(directory.join("config")).unwrap_or_default().to_lowercase();
     if promised || config.contains("partialclone") || config.contains("promisor") {
@@ -163,7 +168,9 @@ async fn object_format(git: &Git, directory: &Path) -> anyhow::Result<ObjectForm
     let answer = git.command(Some(directory), arguments).run(b"", 1 << 10, SOON, &never).await?;
     let word = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
     if answer.code != Some(0) {
-        return Err(refused(format!("git does not take it for a repository: {}", answer.stderr.trim())).into());
+        return Err(
+            refused(format!("git does not take it for a repository: {}", answer.stderr.trim())).into()
+        );
     }
     word.parse().map_err(|_| refused(format!("its object format {word:?} is not known")).into())
 }
