@@ -72,9 +72,10 @@ pub struct Options {
     pub capacity: Option<i64>,
     /// How often every repository is looked at. Default: [`SweepSettings::default`].
     pub sweep: SweepSettings,
-    /// Copies and imports at a time; more wait ten seconds and are then refused as busy. Default: 16.
+    /// Copies, imports and verifications at a time; more wait ten seconds and are then refused as busy.
+    /// Default: 32.
     pub copies: usize,
-    /// Checksums, verifications and lists of references at a time, likewise. Default: 16.
+    /// Checksums and lists of references at a time, likewise. Default: 16.
     pub checks: usize,
     /// Git reads at a time, likewise. Default: 256.
     pub reads: usize,
@@ -90,7 +91,7 @@ impl Options {
             listen,
             capacity: None,
             sweep: SweepSettings::default(),
-            copies: 16,
+            copies: 32,
             checks: 16,
             reads: 256,
         }
@@ -166,9 +167,10 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     check(&options.enrolment)?;
     let (listener, address) = listen(options.listen).await?;
-    let layout = Layout::new(&options.root);
+    let root = std::path::absolute(&options.root).map_err(AgentError::io("naming the root"))?;
+    let layout = Layout::new(root);
     let root = root::take(&layout, &options.enrolment)?;
-    let git = Git::find(&options.root).map_err(|error| AgentError::GitTooOld(format!("{error:#}")))?;
+    let git = Git::find(layout.root()).map_err(|error| AgentError::GitTooOld(format!("{error:#}")))?;
     clear_leftovers(&layout)?;
     let parts = Parts::load(&layout, &options.enrolment).map_err(AgentError::io("reading parts.json"))?;
     let store = Store::new(layout.clone(), git, &options.enrolment, options.capacity)

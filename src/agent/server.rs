@@ -57,9 +57,9 @@ pub(super) struct Agent {
     pub(super) reads: Arc<Reads>,
     /// Owns work that outlives its request.
     pub(super) tasks: Shutdown,
-    /// Copies and imports at a time.
+    /// Copies, imports and verifications at a time.
     pub(super) copies: Arc<Semaphore>,
-    /// Checksums, verifications and lists of references at a time.
+    /// Checksums and lists of references at a time.
     pub(super) checks: Arc<Semaphore>,
     /// Git reads at a time.
     pub(super) serving: Arc<Semaphore>,

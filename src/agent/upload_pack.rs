@@ -29,6 +29,8 @@ const STALLED: Duration = Duration::from_secs(30);
 /// A git that writes nothing for this long is ended: counting objects of a large repository is silent.
 const SILENT: Duration = Duration::from_mins(10);
 const BLOCK: usize = 64 * 1024;
+/// What is inflated before the sum is looked at.
+const PIECE: usize = 4 * 1024;
 /// A read is long after this.
 const LONG: Duration = Duration::from_mins(1);
 
@@ -159,10 +161,8 @@ fn arguments(advertisement: bool) -> Vec<OsString> {
 
 /// Gives git the request, inflated within bounds; then its standard input is closed.
 async fn feed(request: Body, gzip: bool, mut stdin: ChildStdin) -> Result<(), Refusal> {
-    let bad = |why: &str| Refusal::new(RefusalCode::BadRequest, why.to_owned());
     let mut blocks = request.into_data_stream();
-    let mut inflate = gzip.then(|| GzDecoder::new(Vec::new()));
-    let mut taken = 0_u64;
+    let mut plain = Plain::new(gzip, LARGEST_REQUEST);
     loop {
         let block = match tokio::time::timeout(STALLED, blocks.next()).await {
             Err(_) => return Err(bad("the request stalled")),
@@ -170,29 +170,52 @@ async fn feed(request: Body, gzip: bool, mut stdin: ChildStdin) -> Result<(), Re
             Ok(Some(Err(_))) => return Err(bad("the request was broken off")),
             Ok(Some(Ok(block))) => block,
         };
-        // Small pieces: one of 4 KiB inflates to 4 MiB at most before the sum is looked at.
-        for piece in block.chunks(4096) {
-            let plain = match &mut inflate {
-                None => piece.to_vec(),
-                Some(gzip) => {
-                    gzip.write_all(piece).map_err(|_| bad("the request is not gzip"))?;
-                    std::mem::take(gzip.get_mut())
-                }
-            };
-            taken += plain.len() as u64;
-            if taken > LARGEST_REQUEST {
-                return Err(bad("the request is too large"));
-            }
-            if !write(&mut stdin, &plain).await {
+        for piece in block.chunks(PIECE) {
+            if !write(&mut stdin, &plain.of(piece)?).await {
                 return Ok(());
             }
         }
     }
-    if let Some(gzip) = inflate {
-        let rest = gzip.finish().map_err(|_| bad("the request's gzip is not complete"))?;
-        write(&mut stdin, &rest).await;
-    }
+    write(&mut stdin, &plain.rest()?).await;
     Ok(())
+}
+
+/// A request as git reads it.
+struct Plain {
+    gzip: Option<GzDecoder<Vec<u8>>>,
+    taken: u64,
+    most: u64,
+}
+
+impl Plain {
+    fn new(gzip: bool, most: u64) -> Self {
+        Self { gzip: gzip.then(|| GzDecoder::new(Vec::new())), taken: 0, most }
+    }
+
+    /// What a piece of at most [`PIECE`] bytes says: packed, it becomes a thousand times as long at most.
+    fn of(&mut self, piece: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let plain = match &mut self.gzip {
+            None => piece.to_vec(),
+            Some(gzip) => {
+                gzip.write_all(piece).map_err(|_| bad("the request is not gzip"))?;
+                std::mem::take(gzip.get_mut())
+            }
+        };
+        self.taken += plain.len() as u64;
+        if self.taken > self.most {
+            return Err(bad("the request is too large"));
+        }
+        Ok(plain)
+    }
+
+    fn rest(self) -> Result<Vec<u8>, Refusal> {
+        let rest = self.gzip.map_or(Ok(Vec::new()), GzDecoder::finish);
+        rest.map_err(|_| bad("the request's gzip is not complete"))
+    }
+}
+
+fn bad(why: &str) -> Refusal {
+    Refusal::new(RefusalCode::BadRequest, why)
 }
 
 /// Whether git still reads; one that does not has something to say on its other pipes.
@@ -273,4 +296,47 @@ fn is_asked_for(words: &str) -> bool {
 
 fn failed(error: &GitError) -> Refusal {
     Refusal::new(RefusalCode::Failed, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn inflate(body: &[u8], most: u64) -> Result<Vec<u8>, Refusal> {
+        let mut plain = Plain::new(true, most);
+        let mut all = Vec::new();
+        for piece in body.chunks(PIECE) {
+            all.extend(plain.of(piece)?);
+        }
+        all.extend(plain.rest()?);
+        Ok(all)
+    }
+
+    #[test]
+    fn a_packed_request_is_inflated_and_a_bomb_is_bounded() {
+        let request = b"0032want 0123456789012345678901234567890123456789\n".repeat(1_000);
+        assert_eq!(inflate(&packed(&request), 1 << 20).unwrap(), request);
+        let bomb = packed(&vec![0; 16 << 20]);
+        assert!(bomb.len() < 20_000);
+        assert!(inflate(&bomb, 1 << 20).unwrap_err().message.contains("too large"));
+        assert!(inflate(b"not gzip at all, to be sure", 1 << 20).is_err());
+        assert!(inflate(&packed(&request)[..40], 1 << 20).is_err(), "broken off");
+    }
+
+    #[test]
+    fn only_known_protocols_reach_git() {
+        assert_eq!(protocol(Some("version=2")), Some("version=2"));
+        for other in ["version=3", "version=2:x", "version=2 ", "", "VERSION=2"] {
+            assert_eq!(protocol(Some(other)), None, "{other}");
+        }
+        assert_eq!(protocol(None), None);
+    }
 }

@@ -27,6 +27,13 @@ pub(in crate::agent) struct Looked {
     pub(in crate::agent) locks: Vec<PathBuf>,
 }
 
+impl Looked {
+    /// What stands for a repository that is there and cannot be looked at: unlike any that can.
+    pub(in crate::agent) fn unreadable() -> Self {
+        Self { print: [0; 16], packs: 0, locks: Vec::new() }
+    }
+}
+
 /// Looks at a repository; none: it is not there.
 pub(in crate::agent) fn look(repository: &Path) -> io::Result<Option<Looked>> {
     match std::fs::symlink_metadata(repository) {

@@ -83,13 +83,13 @@ impl Sweeper {
                 () = cancel.cancelled() => return,
             };
             let trouble = match sweep {
-                Ok(trouble) => trouble,
+                Ok(trouble) => {
+                    first = false;
+                    self.inventory.lock().complete = true;
+                    trouble
+                }
                 Err(error) => Some(format!("the repositories cannot be read: {error}")),
             };
-            if trouble.is_none() && first {
-                first = false;
-                self.inventory.lock().complete = true;
-            }
             self.inventory.lock().trouble = trouble;
             tokio::select! {
                 () = tokio::time::sleep_until(began + period) => {}
@@ -142,7 +142,10 @@ impl Sweeper {
         let path = self.inventory.layout.repository(id);
         let Some(before) = self.inventory.begin(id, sweep) else { return Ok(()) };
         let kept = if before.known { None } else { self.inventory.kept(id) };
-        let mut looked = look(&path)?;
+        let mut looked = look(&path).inspect_err(|_| {
+            // One that the disk does not give is to be verified; it does not hide all others.
+            self.inventory.observe(id, before, Some(&Looked::unreadable()), None, None);
+        })?;
         if let Some(seen) = &looked
             && !seen.locks.is_empty()
             && self.remove_stale(id, &seen.locks, sweep == 1)

@@ -43,7 +43,7 @@ pub(super) async fn verify(
     if let Some(fence) = ask.fence {
         agent.epochs.fence(id, fence).await?;
     }
-    let turn = turn(&agent.checks, "checks").await?;
+    let turn = turn(&agent.copies, "copies").await?;
     let inventory = Arc::clone(&agent.store.inventory);
     let (looking, fingerprint) = tokio::task::spawn_blocking(move || inventory.mark_looking(id))
         .await
@@ -69,7 +69,7 @@ pub(super) async fn resync(
     let source = source(&admitted)?;
     let ask: ResyncRequest = body(bytes, LARGEST_BODY).await?;
     same(id, ask.identity.repository)?;
-    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let held = hold(&agent, id, &admitted.grant).await?;
     if let Some(fence) = ask.fence {
         agent.epochs.fence(id, fence).await?;
     }
@@ -90,7 +90,7 @@ pub(super) async fn replicate(
     let source = source(&admitted)?;
     let ask: ReplicateRequest = body(bytes, LARGEST_BODY).await?;
     same(id, ask.identity.repository)?;
-    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let held = hold(&agent, id, &admitted.grant).await?;
     let store = Arc::clone(&agent.store);
     Ok(long::lines(&agent.tasks, held.1.cancel.clone(), move |work| async move {
         let _held = held;
@@ -106,7 +106,7 @@ pub(super) async fn quarantine(
 ) -> Result<Json<QuarantineAnswer>, Answer> {
     let (id, admitted) = for_repair(&agent, &id, &headers)?;
     let ask: QuarantineRequest = body(bytes, LARGEST_BODY).await?;
-    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let held = hold(&agent, id, &admitted.grant).await?;
     let store = Arc::clone(&agent.store);
     let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |_| async move {
         let _held = held;
@@ -131,7 +131,7 @@ pub(super) async fn import_pack(
     let id = repository(&id)?;
     let admitted = agent.admit(&headers, Action::Import, Some(id))?;
     let format: Format = query(&uri)?;
-    let held = hold(&agent, id, &admitted.grant, "copies").await?;
+    let held = hold(&agent, id, &admitted.grant).await?;
     let blocks = pack.into_data_stream().map_err(io::Error::other);
     let blocks = unless_stalled(blocks);
     let store = Arc::clone(&agent.store);
@@ -151,9 +151,10 @@ pub(super) async fn import_finish(
 ) -> Result<Json<ImportAnswer>, Answer> {
     let id = repository(&id)?;
     let admitted = agent.admit(&headers, Action::Import, Some(id))?;
+    // Held before the body is read: its size times the number of copies is what it may cost.
+    let held = hold(&agent, id, &admitted.grant).await?;
     let ask: ImportRequest = body(bytes, LARGEST_IMPORT).await?;
     same(id, ask.identity.repository)?;
-    let held = hold(&agent, id, &admitted.grant, "copies").await?;
     let store = Arc::clone(&agent.store);
     let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |_| async move {
         let _held = held;
@@ -165,9 +166,10 @@ pub(super) async fn import_finish(
 /// What a writer holds; dropped in this order.
 type Held = (Marked, Writer, tokio::sync::OwnedSemaphorePermit);
 
-async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant, what: &str) -> Result<Held, Refusal> {
-    let turn = turn(&agent.copies, what).await?;
+async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant) -> Result<Held, Refusal> {
+    // In this order: a higher epoch ends the work whose turn it may need.
     let writer = agent.epochs.write(id, grant.epoch, &agent.tasks.token()).await?;
+    let turn = turn(&agent.copies, "copies").await?;
     Ok((agent.store.inventory.mark_writing(id), writer, turn))
 }
 
