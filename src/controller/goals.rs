@@ -74,7 +74,8 @@ impl Board {
         for one in declared {
             let Some(error) = &one.file_error else { continue };
             if old(&one.goal).and_then(|old| old.file_error.as_ref()) != Some(error) {
-                let what = if one.digest.is_some() { "the last good version runs on" } else { "it does not run" };
+                let what =
+                    if one.digest.is_some() { "the last good version runs on" } else { "it does not run" };
                 tracing::error!(
                     target: "trued::event", kind = "goal.file", goal = one.goal, error,
                     "goal {}: {error}; {what}", one.goal,
@@ -91,7 +92,8 @@ fn accept(entries: Vec<Entry>, before: &Running, repairs: &Repairs) -> (Running,
     for mut entry in entries {
         if let Some(refusal) = entry.running.as_ref().and_then(|goal| refusal(goal, repairs)) {
             entry.error = Some(refusal);
-            entry.running = before.get(&entry.name).cloned().filter(|old| self::refusal(old, repairs).is_none());
+            entry.running =
+                before.get(&entry.name).cloned().filter(|old| self::refusal(old, repairs).is_none());
         }
         declared.push(Declared {
             goal: entry.name.clone(),
@@ -108,10 +110,10 @@ fn accept(entries: Vec<Entry>, before: &Running, repairs: &Repairs) -> (Running,
 fn refusal(goal: &Goal, repairs: &Repairs) -> Option<String> {
     let name = goal.repair.as_ref()?;
     let path = goal.path.display();
-    let Some(repair) = repairs.by_name.get(name) else {
+    let Some(repair) = repairs.get(name) else {
         return Some(format!("{path}: no file defines the repair {name:?}"));
     };
-    (repair.subject != goal.subject).then(|| {
+    (!repair.takes(goal.subject)).then(|| {
         format!("{path}: repair {name} takes a {}, the goal is about a {}", repair.subject, goal.subject)
     })
 }
