@@ -1,10 +1,26 @@
 //! Every SQL text but the goals': one function a statement, on SQLite and PostgreSQL alike.
 //!
 //! Each text begins with a comment that names its function, so that the database's
-//! activity view reads like code. Transactions are short and never span a call to an
-//! agent. Everybody locks the repository's row first, then its replicas.
+//! activity view reads like code: `/* attempts::claim */` runs on both engines as it
+//! stands, `/* attempts::claim, postgres */` and `/* attempts::claim, sqlite */` where the
+//! dialects differ. A test prepares each of them on its engines. Transactions are short
+//! and never span a call to an agent. Everybody locks the repository's row first, then
+//! its replicas.
+//!
+//! SQLite: one connection writes, a pool of others reads and cannot write; other
+//! processes may share the file. PostgreSQL: one pool, and nothing depends on the state
+//! of a session. `on!` reads, `on_writer!` is one writing statement, and
+//! `Tx` is several.
 
 use crate::model::Millis;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+    SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Connection};
+use std::str::FromStr;
+use std::time::Duration;
 
 pub mod attempts;
 pub mod audit;
@@ -18,11 +34,81 @@ pub mod parts;
 pub mod replicas;
 pub mod report;
 pub mod repositories;
+pub(crate) mod rows;
+mod schema;
+pub mod scratch;
 pub mod suspects;
+pub(crate) mod transaction;
+pub(crate) mod values;
+
+#[cfg(test)]
+mod tests;
+
+/// How long SQLite waits for another's write, and a caller for a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connections that read a SQLite file at the same time.
+const SQLITE_READERS: u32 = 8;
+
+/// Connections to PostgreSQL of one process.
+const POSTGRES_CONNECTIONS: u32 = 16;
+
+/// Runs one reading statement, written once, on whichever engine it is:
+/// `on!(db, p => sqlx::query_as("/* room::function */ SELECT …").bind(x).fetch_one(p).await)`.
+macro_rules! on {
+    ($db:expr, $pool:ident => $body:expr) => {
+        match $db.pools() {
+            $crate::database::Pools::Sqlite(pools) => {
+                let $pool = &pools.read;
+                $body
+            }
+            $crate::database::Pools::Postgres(pool) => {
+                let $pool = pool;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on;
+
+/// As `on!`, on the connection that may write.
+macro_rules! on_writer {
+    ($db:expr, $pool:ident => $body:expr) => {
+        match $db.pools() {
+            $crate::database::Pools::Sqlite(pools) => {
+                let $pool = &pools.write;
+                $body
+            }
+            $crate::database::Pools::Postgres(pool) => {
+                let $pool = pool;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on_writer;
 
 /// A database of trued: a pool on one of the two engines.
 #[derive(Debug, Clone)]
-pub struct Database {}
+pub struct Database {
+    url: String,
+    pools: Pools,
+}
+
+/// The two engines' pools.
+#[derive(Debug, Clone)]
+pub(crate) enum Pools {
+    Sqlite(SqlitePools),
+    Postgres(PgPool),
+}
+
+/// SQLite has one writer at a time: ours wait for each other in the pool, in order, and not in the file.
+#[derive(Debug, Clone)]
+pub(crate) struct SqlitePools {
+    pub(crate) read: SqlitePool,
+    pub(crate) write: SqlitePool,
+    options: SqliteConnectOptions,
+}
 
 /// Which engine a database runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +117,17 @@ pub enum Engine {
     Sqlite,
     /// A server.
     Postgres,
+}
+
+impl Engine {
+    /// The text for this engine, where one does not do for both.
+    #[must_use]
+    pub(crate) const fn text(self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+        match self {
+            Self::Sqlite => sqlite,
+            Self::Postgres => postgres,
+        }
+    }
 }
 
 /// Why a statement did not do what it was asked.
@@ -54,6 +151,29 @@ pub enum DatabaseError {
     /// A row holds what this program cannot read.
     #[error("{0}")]
     Unreadable(String),
+}
+
+impl DatabaseError {
+    /// Whether the same act may well succeed at once when it is tried again: another
+    /// transaction was in the way, and this one was undone.
+    #[must_use]
+    pub fn is_collision(&self) -> bool {
+        let Self::Sql { source: sqlx::Error::Database(error), .. } = self else { return false };
+        // PostgreSQL: serialization failure, deadlock. SQLite: busy, busy with an old snapshot, locked.
+        matches!(error.code().as_deref(), Some("40001" | "40P01" | "5" | "517" | "261" | "6"))
+    }
+}
+
+/// Says what was being done when the engine failed.
+pub(crate) trait Doing<T> {
+    /// `reading the goals' states`, say.
+    fn doing(self, doing: &'static str) -> Result<T>;
+}
+
+impl<T> Doing<T> for std::result::Result<T, sqlx::Error> {
+    fn doing(self, doing: &'static str) -> Result<T> {
+        self.map_err(|source| DatabaseError::Sql { doing, source })
+    }
 }
 
 /// Shorthand for this module's results.
@@ -80,20 +200,32 @@ impl Database {
     ///
     /// # Errors
     /// When the URL is of neither kind, or the engine cannot be reached within ten seconds.
-    pub async fn open(_url: &str) -> Result<Self> {
-        todo!()
+    pub async fn open(url: &str) -> Result<Self> {
+        let pools = if let Some(rest) = url.strip_prefix("sqlite:") {
+            open_sqlite(rest.strip_prefix("//").unwrap_or(rest)).await?
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            open_postgres(url).await?
+        } else {
+            return Err(DatabaseError::Refused(
+                "a database's URL begins with sqlite: or postgres://".to_owned(),
+            ));
+        };
+        Ok(Self { url: url.to_owned(), pools })
     }
 
     /// The engine it runs on.
     #[must_use]
-    pub fn engine(&self) -> Engine {
-        todo!()
+    pub const fn engine(&self) -> Engine {
+        match self.pools {
+            Pools::Sqlite(_) => Engine::Sqlite,
+            Pools::Postgres(_) => Engine::Postgres,
+        }
     }
 
     /// The URL it was opened with, for goal sessions.
     #[must_use]
     pub fn url(&self) -> &str {
-        todo!()
+        &self.url
     }
 
     /// How its tables stand to this program.
@@ -101,15 +233,16 @@ impl Database {
     /// # Errors
     /// When the engine fails.
     pub async fn schema(&self) -> Result<SchemaState> {
-        todo!()
+        schema::state(self).await
     }
 
     /// Applies what is missing; refuses tables that are newer than this program. Returns how many it applied.
+    /// Two processes may do it at once: one waits for the other.
     ///
     /// # Errors
     /// When the tables are newer, or the engine fails.
     pub async fn migrate(&self) -> Result<usize> {
-        todo!()
+        schema::migrate(self).await
     }
 
     /// Now, by the database's clock.
@@ -117,11 +250,79 @@ impl Database {
     /// # Errors
     /// When the engine fails.
     pub async fn now(&self) -> Result<Millis> {
-        todo!()
+        on!(self, p => sqlx::query_scalar("/* database::now */ SELECT now FROM clock").fetch_one(p).await)
+            .doing("reading the database's clock")
     }
 
     /// Closes all connections.
     pub async fn close(&self) {
-        todo!()
+        match &self.pools {
+            Pools::Sqlite(pools) => {
+                pools.read.close().await;
+                pools.write.close().await;
+            }
+            Pools::Postgres(pool) => pool.close().await,
+        }
     }
+
+    pub(crate) const fn pools(&self) -> &Pools {
+        &self.pools
+    }
+}
+
+impl SqlitePools {
+    /// A connection outside of the pools, for what keeps one busy for long.
+    pub(crate) async fn connect(&self) -> std::result::Result<SqliteConnection, sqlx::Error> {
+        self.options.connect().await
+    }
+}
+
+async fn open_sqlite(path: &str) -> Result<Pools> {
+    if path.is_empty() || path.starts_with(":memory:") {
+        return Err(DatabaseError::Refused(
+            "sqlite: needs the path of a file: a database in memory has no second connection".to_owned(),
+        ));
+    }
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(PATIENCE)
+        .disable_statement_logging();
+    let pool = || SqlitePoolOptions::new().acquire_timeout(PATIENCE);
+    first_connection(&options).await?;
+    let write = pool().max_connections(1).connect_lazy_with(options.clone());
+    let read =
+        pool().max_connections(SQLITE_READERS).connect_lazy_with(options.clone().pragma("query_only", "ON"));
+    Ok(Pools::Sqlite(SqlitePools { read, write, options }))
+}
+
+/// Makes the file and turns its journal to WAL. That change, alone of all, is not waited for by SQLite itself
+/// when two processes open a new file at once.
+async fn first_connection(options: &SqliteConnectOptions) -> Result<()> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match options.connect().await.doing("opening the database file") {
+            Ok(connection) => return connection.close().await.doing("opening the database file"),
+            Err(error) if error.is_collision() && tokio::time::Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn open_postgres(url: &str) -> Result<Pools> {
+    let mut options = PgConnectOptions::from_str(url).doing("reading the database's URL")?;
+    if !url.contains("application_name=") {
+        options = options.application_name("trued");
+    }
+    let pool = PgPoolOptions::new()
+        .max_connections(POSTGRES_CONNECTIONS)
+        .acquire_timeout(PATIENCE)
+        .idle_timeout(Duration::from_secs(300))
+        .connect_with(options.disable_statement_logging());
+    Ok(Pools::Postgres(pool.await.doing("connecting to PostgreSQL")?))
 }

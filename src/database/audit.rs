@@ -1,5 +1,6 @@
 //! Who changed what, and why.
-use super::{Database, Result};
+use super::{Database, Doing, Result, on_writer};
+use sqlx::types::Json;
 
 /// One change by a person.
 #[derive(Debug, Clone)]
@@ -20,6 +21,12 @@ pub struct Change<'a> {
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn append(_db: &Database, _change: &Change<'_>) -> Result<()> {
-    todo!()
+pub async fn append(db: &Database, change: &Change<'_>) -> Result<()> {
+    on_writer!(db, p => sqlx::query(
+        "/* audit::append */ INSERT INTO audit (at, who, what, subject, reason, detail) \
+         SELECT now, $1, $2, $3, $4, $5 FROM clock",
+    )
+    .bind(change.who).bind(change.what).bind(change.subject).bind(change.reason).bind(Json(&change.detail))
+    .execute(p).await.map(drop))
+    .doing("keeping who changed what")
 }

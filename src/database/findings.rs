@@ -1,114 +1,151 @@
 //! Findings: merged as a set, promoted when due, deferred with a reason.
-use super::{Database, Result};
+//!
+//! Nothing here reads the whole backlog: a round of dispatch looks at the head of each
+//! lane by index, and what did not change is not written.
+use super::rows::{self, FindingRow};
+use super::transaction::{Tx, retrying, within};
+use super::{Database, Doing, Result, on};
 use crate::model::Millis;
-use crate::model::finding::{Deferral, Exception, Finding, Lane};
-use crate::model::goal::SubjectKind;
-use crate::model::id::{EvaluationId, FindingId, RepositoryId};
+use crate::model::finding::{Deferral, Finding, Lane};
+use crate::model::id::{FindingId, RepositoryId};
+use sqlx::types::Json;
 
-/// What the merge needs to know of a goal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MergeInto {
-    /// The goal.
-    pub goal: String,
-    /// What its rows are about.
-    pub subject: SubjectKind,
-    /// Its repair; none: listed only (observe mode too).
-    pub repair: Option<String>,
-    /// Whether its findings go to the lane of last copies.
-    pub last_copies: bool,
-    /// When the evaluation began, by the database's clock.
-    pub began_at: Millis,
-    /// Backoff after an ineffective attempt, by their number from 1: milliseconds.
-    pub backoff_ms: Vec<Millis>,
-    /// Ineffective attempts after which a finding is stuck.
-    pub stuck_after: i32,
-}
+mod merge;
 
-/// What a merge changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Merged {
-    /// The evaluation's number.
-    pub evaluation: EvaluationId,
-    /// Rows returned.
-    pub returned: i64,
-    /// Findings opened.
-    pub opened: i64,
-    /// Findings closed into history.
-    pub closed: i64,
-    /// Findings whose priority, reason, hints or evidence changed.
-    pub changed: i64,
-}
-
-/// Collects an evaluation's rows outside of any transaction, then merges them as a set in one.
-#[derive(Debug)]
-pub struct Merge {}
-
-impl Merge {
-    /// Begins to collect rows for a goal.
-    ///
-    /// # Errors
-    /// When the engine fails.
-    pub async fn begin(_db: &Database, _into: MergeInto) -> Result<Self> {
-        todo!()
-    }
-
-    /// Adds a batch of rows (the caller's batches bound the memory; 1,000 is good).
-    ///
-    /// # Errors
-    /// When a subject came twice (`Refused`, naming it), or the engine fails.
-    pub async fn add(&mut self, _rows: &[Exception]) -> Result<()> {
-        todo!()
-    }
-
-    /// One transaction: new subjects open, subjects not returned close into history, changed ones change, the
-    /// rest is not written at all; findings whose succeeded attempt ended before the evaluation began and that
-    /// were returned again count one ineffective attempt and back off (or become stuck); the goal's state and
-    /// the evaluation are written.
-    ///
-    /// # Errors
-    /// When the engine fails; then nothing has changed.
-    pub async fn finish(self, _took_ms: Millis) -> Result<Merged> {
-        todo!()
-    }
-}
+pub use merge::{Merge, MergeInto, Merged};
 
 /// Findings that wait and are due become ready; at most `limit`. Returns how many.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn promote_due(_db: &Database, _limit: i64) -> Result<u64> {
-    todo!()
+pub async fn promote_due(db: &Database, limit: i64) -> Result<u64> {
+    // Mostly nothing is due: looking costs no write lock.
+    let due: bool = on!(db, p => sqlx::query_scalar(
+        "/* findings::anything_due */ SELECT EXISTS (SELECT 1 FROM findings WHERE state = 'waiting' \
+            AND repair IS NOT NULL AND repaired_at IS NULL AND next_at <= (SELECT now FROM clock))",
+    )
+    .fetch_one(p).await)
+    .doing("looking for findings that are due")?;
+    if due { retrying!(try_promote(db, limit).await) } else { Ok(0) }
 }
 
-/// Lanes that have ready findings.
+async fn try_promote(db: &Database, limit: i64) -> Result<u64> {
+    let mut tx = Tx::begin(db).await?;
+    let text = tx.engine().text(
+        "/* findings::promote_due, sqlite */ UPDATE findings SET state = 'ready', deferral = NULL \
+          WHERE id IN (SELECT id FROM findings WHERE state = 'waiting' AND repair IS NOT NULL \
+                          AND repaired_at IS NULL AND next_at <= (SELECT now FROM clock) \
+                        ORDER BY next_at LIMIT $1)",
+        "/* findings::promote_due, postgres */ UPDATE findings SET state = 'ready', deferral = NULL \
+          WHERE id = ANY (ARRAY(SELECT id FROM findings WHERE state = 'waiting' AND repair IS NOT NULL \
+                          AND repaired_at IS NULL AND next_at <= (SELECT now FROM clock) \
+                        ORDER BY next_at LIMIT $1 FOR UPDATE SKIP LOCKED))",
+    );
+    let promoted = within!(&mut tx, c => sqlx::query(text).bind(limit)
+        .execute(c).await.map(|done| done.rows_affected()))
+    .doing("making due findings ready")?;
+    tx.commit().await?;
+    Ok(promoted)
+}
+
+/// Lanes that have ready findings, in the order of their numbers.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn ready_lanes(_db: &Database) -> Result<Vec<Lane>> {
-    todo!()
+pub async fn ready_lanes(db: &Database) -> Result<Vec<Lane>> {
+    // One step of the index a lane, however many findings wait in each.
+    let lanes: Vec<i64> = on!(db, p => sqlx::query_scalar(
+        "/* findings::ready_lanes */ WITH RECURSIVE lanes (lane) AS ( \
+           SELECT min(lane) FROM findings WHERE state = 'ready' \
+           UNION ALL \
+           SELECT (SELECT min(f.lane) FROM findings f WHERE f.state = 'ready' AND f.lane > l.lane) \
+             FROM lanes l WHERE l.lane IS NOT NULL) \
+         SELECT lane FROM lanes WHERE lane IS NOT NULL",
+    )
+    .fetch_all(p).await)
+    .doing("reading which lanes have ready findings")?;
+    Ok(lanes.into_iter().map(Lane::from_sql).collect())
 }
 
 /// The head of one lane: the first by priority, and the oldest, up to these numbers, each once.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn lane_head(_db: &Database, _lane: Lane, _by_priority: i64, _oldest: i64) -> Result<Vec<Finding>> {
-    todo!()
+pub async fn lane_head(db: &Database, lane: Lane, by_priority: i64, oldest: i64) -> Result<Vec<Finding>> {
+    let rows: Vec<FindingRow> = on!(db, p => sqlx::query_as(
+        "/* findings::lane_head */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
+                opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
+           FROM findings WHERE id IN ( \
+             SELECT id FROM (SELECT id FROM findings WHERE state = 'ready' AND lane = $1 \
+                              ORDER BY priority DESC, id LIMIT $2) AS urgent \
+             UNION \
+             SELECT id FROM (SELECT id FROM findings WHERE state = 'ready' AND lane = $1 \
+                              ORDER BY id LIMIT $3) AS old) \
+          ORDER BY priority DESC, id",
+    )
+    .bind(lane.to_sql()).bind(by_priority).bind(oldest).fetch_all(p).await)
+    .doing("reading the head of a lane")?;
+    rows::all(rows)
+}
+
+#[derive(serde::Serialize)]
+struct DeferredRow<'a> {
+    id: i64,
+    deferral: &'a Deferral,
+    until: Option<Millis>,
 }
 
 /// Writes why findings wait; those whose reason is the same are not written. With a moment they wait until then
-/// (state waiting), without they stay ready.
+/// (state waiting), without they stay ready. Findings that are not ready any more are left alone.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn defer(_db: &Database, _deferred: &[(FindingId, Deferral, Option<Millis>)]) -> Result<u64> {
-    todo!()
+pub async fn defer(db: &Database, deferred: &[(FindingId, Deferral, Option<Millis>)]) -> Result<u64> {
+    if deferred.is_empty() {
+        return Ok(0);
+    }
+    let rows: Vec<DeferredRow<'_>> = deferred
+        .iter()
+        .map(|(id, deferral, until)| DeferredRow { id: id.0, deferral, until: *until })
+        .collect();
+    retrying!(try_defer(db, &rows).await)
 }
 
-/// Open findings about a repository.
+async fn try_defer(db: &Database, rows: &[DeferredRow<'_>]) -> Result<u64> {
+    let mut tx = Tx::begin(db).await?;
+    let text = tx.engine().text(
+        "/* findings::defer, sqlite */ UPDATE findings SET deferral = d.deferral, \
+           state = CASE WHEN d.until IS NULL THEN findings.state ELSE 'waiting' END, \
+           next_at = COALESCE(d.until, findings.next_at) \
+          FROM (SELECT value->>'id' AS id, value->'deferral' AS deferral, value->>'until' AS until \
+                  FROM json_each($1)) AS d \
+         WHERE findings.id = d.id AND findings.state = 'ready' \
+           AND (findings.deferral IS DISTINCT FROM d.deferral OR d.until IS NOT NULL)",
+        "/* findings::defer, postgres */ UPDATE findings SET deferral = d.deferral, \
+           state = CASE WHEN d.until IS NULL THEN findings.state ELSE 'waiting' END, \
+           next_at = COALESCE(d.until, findings.next_at) \
+          FROM jsonb_to_recordset($1) AS d (id BIGINT, deferral JSONB, until BIGINT) \
+         WHERE findings.id = d.id AND findings.state = 'ready' \
+           AND (findings.deferral IS DISTINCT FROM d.deferral OR d.until IS NOT NULL)",
+    );
+    let written = within!(&mut tx, c => sqlx::query(text).bind(Json(rows))
+        .execute(c).await.map(|done| done.rows_affected()))
+    .doing("writing why findings wait")?;
+    tx.commit().await?;
+    Ok(written)
+}
+
+/// Open findings about a repository, or about one of its replicas.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn of_repository(_db: &Database, _id: RepositoryId) -> Result<Vec<Finding>> {
-    todo!()
+pub async fn of_repository(db: &Database, id: RepositoryId) -> Result<Vec<Finding>> {
+    let rows: Vec<FindingRow> = on!(db, p => sqlx::query_as(
+        "/* findings::of_repository */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
+                opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
+           FROM findings WHERE repository_id = $1 ORDER BY id",
+    )
+    .bind(id).fetch_all(p).await)
+    .doing("reading the findings about a repository")?;
+    rows::all(rows)
 }

@@ -1,5 +1,8 @@
 //! What is remembered of goals and evaluations.
-use super::{Database, Result};
+use super::rows::{self, GoalStateRow};
+use super::transaction::{Tx, retrying, within};
+use super::values::Words;
+use super::{Database, Doing, Result, on};
 use crate::model::Millis;
 use crate::model::goal::GoalStatus;
 use crate::model::id::EvaluationId;
@@ -8,17 +11,74 @@ use crate::model::id::EvaluationId;
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn states(_db: &Database) -> Result<Vec<GoalStatus>> {
-    todo!()
+pub async fn states(db: &Database) -> Result<Vec<GoalStatus>> {
+    let rows: Vec<GoalStateRow> = on!(db, p => sqlx::query_as(
+        "/* goals::states */ SELECT goal, state, findings, evaluated_at, finished_at, took_ms, error, failures, \
+                file_error, digest FROM goal_states ORDER BY goal",
+    )
+    .fetch_all(p).await)
+    .doing("reading the goals' states")?;
+    rows::all(rows)
 }
 
 /// Says which goals exist, with their texts' digests and the errors of files that do not load; the state of a
 /// new one is unknown. Rows of goals that are gone are removed and their findings closed into history.
+/// What is there already is not written again.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn declare(_db: &Database, _goals: &[Declared]) -> Result<()> {
-    todo!()
+pub async fn declare(db: &Database, goals: &[Declared]) -> Result<()> {
+    retrying!(try_declare(db, goals).await)
+}
+
+async fn try_declare(db: &Database, goals: &[Declared]) -> Result<()> {
+    let doing = "declaring the goals";
+    let names = Words(goals.iter().map(|goal| goal.goal.clone()).collect());
+    let mut tx = Tx::begin(db).await?;
+    for goal in goals {
+        within!(&mut tx, c => sqlx::query(
+            "/* goals::declare */ INSERT INTO goal_states (goal, state, digest, file_error) \
+             VALUES ($1, 'unknown', $2, $3) \
+             ON CONFLICT (goal) DO UPDATE SET digest = excluded.digest, file_error = excluded.file_error \
+              WHERE goal_states.digest IS DISTINCT FROM excluded.digest \
+                 OR goal_states.file_error IS DISTINCT FROM excluded.file_error",
+        )
+        .bind(&goal.goal).bind(&goal.digest).bind(&goal.file_error)
+        .execute(c).await.map(drop))
+        .doing(doing)?;
+    }
+    for text in forgetting(tx.engine()) {
+        within!(&mut tx, c => sqlx::query(text).bind(&names).execute(c).await.map(drop)).doing(doing)?;
+    }
+    tx.commit().await
+}
+
+/// Closes the findings of goals that are not in the set, and removes the goals.
+const fn forgetting(engine: super::Engine) -> [&'static str; 3] {
+    [
+        engine.text(
+            "/* goals::close, sqlite */ INSERT INTO finding_history (id, goal, subject, repository_id, \
+                    fileserver_id, repair, priority, reason, evidence, opened_at, closed_at, tries, ineffective) \
+             SELECT id, goal, subject, repository_id, fileserver_id, repair, priority, reason, evidence, opened_at, \
+                    (SELECT now FROM clock), tries, ineffective \
+               FROM findings WHERE goal NOT IN (SELECT value FROM json_each($1))",
+            "/* goals::close, postgres */ INSERT INTO finding_history (id, goal, subject, repository_id, \
+                    fileserver_id, repair, priority, reason, evidence, opened_at, closed_at, tries, ineffective) \
+             SELECT id, goal, subject, repository_id, fileserver_id, repair, priority, reason, evidence, opened_at, \
+                    (SELECT now FROM clock), tries, ineffective \
+               FROM findings WHERE goal <> ALL($1)",
+        ),
+        engine.text(
+            "/* goals::close_live, sqlite */ DELETE FROM findings \
+              WHERE goal NOT IN (SELECT value FROM json_each($1))",
+            "/* goals::close_live, postgres */ DELETE FROM findings WHERE goal <> ALL($1)",
+        ),
+        engine.text(
+            "/* goals::forget, sqlite */ DELETE FROM goal_states \
+              WHERE goal NOT IN (SELECT value FROM json_each($1))",
+            "/* goals::forget, postgres */ DELETE FROM goal_states WHERE goal <> ALL($1)",
+        ),
+    ]
 }
 
 /// One goal as its file says.
@@ -37,11 +97,31 @@ pub struct Declared {
 /// # Errors
 /// When the engine fails.
 pub async fn record_failure(
-    _db: &Database,
-    _goal: &str,
-    _began_at: Millis,
-    _took_ms: Millis,
-    _error: &str,
+    db: &Database,
+    goal: &str,
+    began_at: Millis,
+    took_ms: Millis,
+    error: &str,
 ) -> Result<EvaluationId> {
-    todo!()
+    let doing = "recording an evaluation that did not finish";
+    let mut tx = Tx::begin(db).await?;
+    within!(&mut tx, c => sqlx::query(
+        "/* goals::record_failure */ INSERT INTO goal_states (goal, state, evaluated_at, took_ms, error, failures) \
+         VALUES ($1, 'unknown', $2, $3, $4, 1) \
+         ON CONFLICT (goal) DO UPDATE SET state = 'unknown', evaluated_at = excluded.evaluated_at, \
+            took_ms = excluded.took_ms, error = excluded.error, failures = goal_states.failures + 1",
+    )
+    .bind(goal).bind(began_at).bind(took_ms).bind(error)
+    .execute(c).await.map(drop))
+    .doing(doing)?;
+    let id = within!(&mut tx, c => sqlx::query_scalar(
+        "/* goals::failed_evaluation */ INSERT INTO evaluations \
+           (goal, began_at, took_ms, findings, opened, closed, changed, error) \
+         VALUES ($1, $2, $3, 0, 0, 0, 0, $4) RETURNING id",
+    )
+    .bind(goal).bind(began_at).bind(took_ms).bind(error)
+    .fetch_one(c).await)
+    .doing(doing)?;
+    tx.commit().await?;
+    Ok(id)
 }

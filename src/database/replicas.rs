@@ -1,8 +1,14 @@
 //! Replicas: copies begin, end, and are compared. Every write of a checksum locks the repository's row first
-//! (`WHERE id = ? AND version = ?`, `FOR NO KEY UPDATE` on PostgreSQL) and demands that no push is open.
-use super::{Database, Result};
+//! (`FOR NO KEY UPDATE` on PostgreSQL), demands the version that the checksums were taken at, and demands that
+//! no push is open. Without that lock an outcome that commits meanwhile makes a stale copy "in sync".
+use super::repositories::{lock, push_is_open};
+use super::transaction::{Tx, retrying, within};
+use super::values::hex;
+use super::{Database, DatabaseError, Doing, Result};
 use crate::model::checksum::Checksum;
+use crate::model::fleet::Repository;
 use crate::model::id::{FileserverId, RepositoryId};
+use sqlx::types::Json;
 
 /// What was taken of one replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,20 +36,167 @@ pub enum Recorded {
     OldEpoch,
 }
 
+/// One row of what is written, as JSON.
+#[derive(serde::Serialize)]
+struct TakenRow {
+    fileserver_id: i64,
+    checksum: Option<String>,
+    checksum_key: Option<i64>,
+    in_sync: bool,
+    bytes: Option<i64>,
+    packs: Option<i64>,
+    loose: Option<i64>,
+    generation: Option<i64>,
+}
+
+impl TakenRow {
+    fn new(taken: &Taken, definitive: Option<&Checksum>) -> Self {
+        let checksum = taken.checksum.as_ref();
+        Self {
+            fileserver_id: taken.fileserver_id.0,
+            checksum: checksum.map(|checksum| hex(&checksum.sum)),
+            checksum_key: checksum.map(|checksum| checksum.key),
+            in_sync: checksum.is_some() && checksum == definitive,
+            bytes: taken.bytes,
+            packs: taken.packs_loose.map(|counts| counts.0),
+            loose: taken.packs_loose.map(|counts| counts.1),
+            generation: taken.verified_generation,
+        }
+    }
+}
+
 /// Writes what was taken of several replicas as one act at `version`. `in_sync` and
 /// `out_of_sync_since` follow from the definitive checksum; rows in state creating are left alone.
 /// A verification that found no checksum and no problem with the disk is not possible: NULL means damaged.
+/// Seats rise as in [`finish_copy`].
 ///
 /// # Errors
 /// When the engine fails.
 pub async fn record(
-    _db: &Database,
-    _repository: RepositoryId,
-    _version: i64,
-    _epoch: i64,
-    _taken: &[Taken],
+    db: &Database,
+    repository: RepositoryId,
+    version: i64,
+    epoch: i64,
+    taken: &[Taken],
 ) -> Result<Recorded> {
-    todo!()
+    retrying!(try_record(db, repository, version, epoch, taken).await)
+}
+
+async fn try_record(
+    db: &Database,
+    repository: RepositoryId,
+    version: i64,
+    epoch: i64,
+    taken: &[Taken],
+) -> Result<Recorded> {
+    let mut tx = Tx::begin(db).await?;
+    let row = match guard(&mut tx, repository, Some(version), epoch).await? {
+        Ok(row) => row,
+        Err(refused) => return Ok(refused),
+    };
+    write(&mut tx, &row, version, taken).await?;
+    measure(&mut tx, repository, taken).await?;
+    raise_seats(&mut tx, repository).await?;
+    tx.commit().await?;
+    Ok(Recorded::Written)
+}
+
+/// Locks the repository and says whether a result of this epoch may be written; with a version, also whether
+/// nothing was pushed since it was read and no push is open.
+async fn guard(
+    tx: &mut Tx,
+    id: RepositoryId,
+    version: Option<i64>,
+    epoch: i64,
+) -> Result<std::result::Result<Repository, Recorded>> {
+    let Some(row) = lock(tx, id).await?.filter(|row| row.removed_at.is_none()) else {
+        return Ok(Err(Recorded::Moved));
+    };
+    if row.repair_epoch != epoch {
+        return Ok(Err(Recorded::OldEpoch));
+    }
+    if let Some(version) = version
+        && (row.version != version || push_is_open(tx, id).await?)
+    {
+        return Ok(Err(Recorded::Moved));
+    }
+    Ok(Ok(row))
+}
+
+async fn write(tx: &mut Tx, repository: &Repository, version: i64, taken: &[Taken]) -> Result<()> {
+    let rows: Vec<TakenRow> =
+        taken.iter().map(|taken| TakenRow::new(taken, repository.checksum.as_ref())).collect();
+    let text = tx.engine().text(
+        "/* replicas::record, sqlite */ UPDATE replicas SET checksum = unhex(t.checksum), \
+           checksum_key = t.checksum_key, in_sync = t.in_sync, \
+           version = CASE WHEN t.in_sync THEN $2 ELSE replicas.version END, \
+           out_of_sync_since = CASE WHEN t.in_sync THEN NULL \
+                                    ELSE COALESCE(replicas.out_of_sync_since, (SELECT now FROM clock)) END, \
+           bytes = COALESCE(t.bytes, replicas.bytes), packs = COALESCE(t.packs, replicas.packs), \
+           loose = COALESCE(t.loose, replicas.loose), \
+           verified_at = CASE WHEN t.generation IS NULL THEN replicas.verified_at ELSE (SELECT now FROM clock) END \
+          FROM (SELECT value->>'fileserver_id' AS fileserver_id, value->>'checksum' AS checksum, \
+                       value->>'checksum_key' AS checksum_key, value->>'in_sync' AS in_sync, \
+                       value->>'bytes' AS bytes, value->>'packs' AS packs, value->>'loose' AS loose, \
+                       value->>'generation' AS generation FROM json_each($3)) AS t \
+         WHERE replicas.repository_id = $1 AND replicas.fileserver_id = t.fileserver_id \
+           AND replicas.state <> 'creating'",
+        "/* replicas::record, postgres */ UPDATE replicas SET checksum = decode(t.checksum, 'hex'), \
+           checksum_key = t.checksum_key, in_sync = t.in_sync, \
+           version = CASE WHEN t.in_sync THEN $2 ELSE replicas.version END, \
+           out_of_sync_since = CASE WHEN t.in_sync THEN NULL \
+                                    ELSE COALESCE(replicas.out_of_sync_since, (SELECT now FROM clock)) END, \
+           bytes = COALESCE(t.bytes, replicas.bytes), packs = COALESCE(t.packs, replicas.packs), \
+           loose = COALESCE(t.loose, replicas.loose), \
+           verified_at = CASE WHEN t.generation IS NULL THEN replicas.verified_at ELSE (SELECT now FROM clock) END \
+          FROM jsonb_to_recordset($3) AS t (fileserver_id BIGINT, checksum TEXT, checksum_key BIGINT, \
+                       in_sync BOOLEAN, bytes BIGINT, packs BIGINT, loose BIGINT, generation BIGINT) \
+         WHERE replicas.repository_id = $1 AND replicas.fileserver_id = t.fileserver_id \
+           AND replicas.state <> 'creating'",
+    );
+    within!(&mut *tx, c => sqlx::query(text)
+        .bind(repository.id).bind(version).bind(Json(&rows)).execute(c).await.map(drop))
+    .doing("recording checksums of replicas")?;
+    clear_flags(tx, repository.id, &rows).await
+}
+
+/// What was verified answers what the inventory flagged up to then; a later change keeps its flag.
+async fn clear_flags(tx: &mut Tx, repository: RepositoryId, rows: &[TakenRow]) -> Result<()> {
+    for (fileserver, generation) in
+        rows.iter().filter_map(|row| row.generation.map(|generation| (row.fileserver_id, generation)))
+    {
+        within!(&mut *tx, c => sqlx::query(
+            "/* replicas::clear_flags */ DELETE FROM inventory WHERE repository_id = $1 AND fileserver_id = $2 \
+                AND found IN ('changed', 'missing') AND generation <= $3",
+        )
+        .bind(repository).bind(fileserver).bind(generation).execute(c).await.map(drop))
+        .doing("clearing what was verified")?;
+    }
+    Ok(())
+}
+
+/// A repository's size is that of its largest copy that was measured now.
+async fn measure(tx: &mut Tx, repository: RepositoryId, taken: &[Taken]) -> Result<()> {
+    let whole = taken.iter().filter(|taken| taken.checksum.is_some());
+    let Some(bytes) = whole.filter_map(|taken| taken.bytes).max() else { return Ok(()) };
+    within!(tx, c => sqlx::query(
+        "/* replicas::measure */ UPDATE repositories SET bytes = $2 WHERE id = $1 AND bytes <> $2",
+    )
+    .bind(repository).bind(bytes).execute(c).await.map(drop))
+    .doing("recording a repository's size")
+}
+
+/// Seats rise up to wanted where more replicas are live and in sync than there are seats. Nothing else raises
+/// them: not a failure, not a fileserver that comes back, not a higher number wanted.
+async fn raise_seats(tx: &mut Tx, repository: RepositoryId) -> Result<()> {
+    within!(tx, c => sqlx::query(
+        "/* replicas::raise_seats */ UPDATE repositories SET seats = CASE WHEN l.live < wanted THEN l.live ELSE wanted END \
+           FROM (SELECT count(*) AS live FROM replicas \
+                  WHERE repository_id = $1 AND state = 'live' AND in_sync) AS l \
+          WHERE id = $1 AND seats < wanted AND l.live > seats",
+    )
+    .bind(repository).execute(c).await.map(drop))
+    .doing("raising a repository's seats")
 }
 
 /// Makes the row of a copy that is about to be made, in state creating; one that is there in that state is kept.
@@ -51,27 +204,91 @@ pub async fn record(
 /// # Errors
 /// When a replica in another state is there, or the engine fails.
 pub async fn begin_copy(
-    _db: &Database,
-    _repository: RepositoryId,
-    _fileserver: FileserverId,
-    _epoch: i64,
+    db: &Database,
+    repository: RepositoryId,
+    fileserver: FileserverId,
+    epoch: i64,
 ) -> Result<Recorded> {
-    todo!()
+    let doing = "beginning a copy";
+    let mut tx = Tx::begin(db).await?;
+    if let Err(refused) = guard(&mut tx, repository, None, epoch).await? {
+        return Ok(refused);
+    }
+    within!(&mut tx, c => sqlx::query(
+        "/* replicas::begin_copy */ INSERT INTO replicas (repository_id, fileserver_id, state, state_since) \
+         SELECT $1, $2, 'creating', now FROM clock WHERE true \
+         ON CONFLICT (repository_id, fileserver_id) DO NOTHING",
+    )
+    .bind(repository).bind(fileserver).execute(c).await.map(drop))
+    .doing(doing)?;
+    let state: String = within!(&mut tx, c => sqlx::query_scalar(
+        "/* replicas::state */ SELECT state FROM replicas WHERE repository_id = $1 AND fileserver_id = $2",
+    )
+    .bind(repository).bind(fileserver).fetch_one(c).await)
+    .doing(doing)?;
+    if state != "creating" {
+        return Err(DatabaseError::Refused(format!(
+            "fileserver {fileserver} has a replica of repository {repository} already, in state {state}"
+        )));
+    }
+    tx.commit().await?;
+    Ok(Recorded::Written)
 }
 
 /// A copy is whole: its row becomes live at `version` with its checksum, verified now, in sync if that is the
-/// definitive one; seats rise up to wanted where there are more live replicas in sync than seats.
+/// definitive one; seats rise up to wanted where there are more live replicas in sync than seats. Where the row
+/// is not in state creating any more (it was given up meanwhile) the answer is [`Recorded::Moved`].
 ///
 /// # Errors
-/// When the engine fails.
+/// When no checksum was taken, or the engine fails.
 pub async fn finish_copy(
-    _db: &Database,
-    _repository: RepositoryId,
-    _version: i64,
-    _epoch: i64,
-    _taken: &Taken,
+    db: &Database,
+    repository: RepositoryId,
+    version: i64,
+    epoch: i64,
+    taken: &Taken,
 ) -> Result<Recorded> {
-    todo!()
+    if taken.checksum.is_none() {
+        return Err(DatabaseError::Refused("a copy without a checksum is not whole".to_owned()));
+    }
+    retrying!(try_finish_copy(db, repository, version, epoch, taken).await)
+}
+
+async fn try_finish_copy(
+    db: &Database,
+    repository: RepositoryId,
+    version: i64,
+    epoch: i64,
+    taken: &Taken,
+) -> Result<Recorded> {
+    let doing = "finishing a copy";
+    let mut tx = Tx::begin(db).await?;
+    let row = match guard(&mut tx, repository, Some(version), epoch).await? {
+        Ok(row) => row,
+        Err(refused) => return Ok(refused),
+    };
+    let made = within!(&mut tx, c => sqlx::query(
+        "/* replicas::finish_copy */ UPDATE replicas SET state = 'live', version = $3, \
+           state_since = (SELECT now FROM clock), verified_at = (SELECT now FROM clock) \
+          WHERE repository_id = $1 AND fileserver_id = $2 AND state = 'creating'",
+    )
+    .bind(repository).bind(taken.fileserver_id).bind(version)
+    .execute(c).await.map(|done| done.rows_affected()))
+    .doing(doing)?;
+    if made != 1 {
+        return Ok(Recorded::Moved);
+    }
+    write(&mut tx, &row, version, std::slice::from_ref(taken)).await?;
+    // Whatever an inventory said of this place was said of what stood there before.
+    within!(&mut tx, c => sqlx::query(
+        "/* replicas::fresh */ DELETE FROM inventory WHERE repository_id = $1 AND fileserver_id = $2",
+    )
+    .bind(repository).bind(taken.fileserver_id).execute(c).await.map(drop))
+    .doing(doing)?;
+    measure(&mut tx, repository, std::slice::from_ref(taken)).await?;
+    raise_seats(&mut tx, repository).await?;
+    tx.commit().await?;
+    Ok(Recorded::Written)
 }
 
 /// Forgets the row of a copy that was not finished (state creating only).
@@ -79,10 +296,21 @@ pub async fn finish_copy(
 /// # Errors
 /// When the engine fails.
 pub async fn abandon_copy(
-    _db: &Database,
-    _repository: RepositoryId,
-    _fileserver: FileserverId,
-    _epoch: i64,
+    db: &Database,
+    repository: RepositoryId,
+    fileserver: FileserverId,
+    epoch: i64,
 ) -> Result<Recorded> {
-    todo!()
+    let mut tx = Tx::begin(db).await?;
+    if let Err(refused) = guard(&mut tx, repository, None, epoch).await? {
+        return Ok(refused);
+    }
+    within!(&mut tx, c => sqlx::query(
+        "/* replicas::abandon_copy */ DELETE FROM replicas \
+          WHERE repository_id = $1 AND fileserver_id = $2 AND state = 'creating'",
+    )
+    .bind(repository).bind(fileserver).execute(c).await.map(drop))
+    .doing("forgetting a copy that was not finished")?;
+    tx.commit().await?;
+    Ok(Recorded::Written)
 }

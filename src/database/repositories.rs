@@ -1,118 +1,180 @@
-//! Repositories: looking up, planning and finishing imports, wanted copies.
-use super::{Database, Result};
-use crate::model::checksum::Checksum;
-use crate::model::fleet::{ObjectFormat, Replica, Repository};
-use crate::model::id::{FileserverId, RepositoryId};
+//! Repositories: looking up, and how many copies are wanted.
+use super::rows::{self, ReplicaRow, RepositoryRow};
+use super::transaction::{Tx, retrying, within};
+use super::values::Ids;
+use super::{Database, DatabaseError, Doing, Engine, Result, on};
+use crate::model::fleet::{Replica, Repository};
+use crate::model::id::RepositoryId;
+
+mod import;
+
+pub use import::{Import, abandon_import, finish_import, import, plan_import, replan_import};
+
+/// Most ids in one question.
+const MOST_IDS: usize = 10_000;
+
+/// Most copies that may be wanted of one repository.
+pub const MOST_WANTED: u32 = 64;
 
 /// One by its name.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn by_name(_db: &Database, _name: &str) -> Result<Option<Repository>> {
-    todo!()
+pub async fn by_name(db: &Database, name: &str) -> Result<Option<Repository>> {
+    let row: Option<RepositoryRow> = on!(db, p => sqlx::query_as(
+        "/* repositories::by_name */ SELECT id, name, object_format, bytes, wanted, seats, version, checksum, \
+                checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
+           FROM repositories WHERE name = $1",
+    )
+    .bind(name).fetch_optional(p).await)
+    .doing("looking up a repository")?;
+    row.map(Repository::try_from).transpose()
 }
 
 /// Those with these ids, in no order; missing ones are left out. At most 10,000 ids a call.
 ///
 /// # Errors
-/// When the engine fails.
-pub async fn by_ids(_db: &Database, _ids: &[RepositoryId]) -> Result<Vec<Repository>> {
-    todo!()
+/// When there are more ids, or the engine fails.
+pub async fn by_ids(db: &Database, ids: &[RepositoryId]) -> Result<Vec<Repository>> {
+    let ids = bounded(ids)?;
+    let text = db.engine().text(
+        "/* repositories::by_ids, sqlite */ SELECT id, name, object_format, bytes, wanted, seats, version, checksum, \
+                checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
+           FROM repositories WHERE id IN (SELECT value FROM json_each($1))",
+        "/* repositories::by_ids, postgres */ SELECT id, name, object_format, bytes, wanted, seats, version, \
+                checksum, checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
+           FROM repositories WHERE id = ANY($1)",
+    );
+    let rows: Vec<RepositoryRow> =
+        on!(db, p => sqlx::query_as(text).bind(&ids).fetch_all(p).await).doing("looking up repositories")?;
+    rows::all(rows)
 }
 
-/// A page by name, after a name.
+/// A page by name, after a name. `behind_only`: those that an open finding is about.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn page(_db: &Database, _after: &str, _limit: i64, _behind_only: bool) -> Result<Vec<Repository>> {
-    todo!()
+pub async fn page(db: &Database, after: &str, limit: i64, behind_only: bool) -> Result<Vec<Repository>> {
+    let text = if behind_only {
+        "/* repositories::page_behind */ SELECT id, name, object_format, bytes, wanted, seats, version, checksum, \
+                checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
+           FROM repositories \
+          WHERE name > $1 AND removed_at IS NULL \
+            AND id IN (SELECT repository_id FROM findings WHERE repository_id IS NOT NULL) \
+          ORDER BY name LIMIT $2"
+    } else {
+        "/* repositories::page */ SELECT id, name, object_format, bytes, wanted, seats, version, checksum, \
+                checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
+           FROM repositories WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2"
+    };
+    let rows: Vec<RepositoryRow> =
+        on!(db, p => sqlx::query_as(text).bind(after).bind(limit).fetch_all(p).await)
+            .doing("listing repositories")?;
+    rows::all(rows)
 }
 
 /// All replica rows of these repositories.
 ///
 /// # Errors
-/// When the engine fails.
-pub async fn replicas_of(_db: &Database, _ids: &[RepositoryId]) -> Result<Vec<Replica>> {
-    todo!()
+/// When there are more than 10,000 ids, or the engine fails.
+pub async fn replicas_of(db: &Database, ids: &[RepositoryId]) -> Result<Vec<Replica>> {
+    let ids = bounded(ids)?;
+    let text = db.engine().text(
+        "/* repositories::replicas_of, sqlite */ SELECT repository_id, fileserver_id, state, version, checksum, \
+                checksum_key, in_sync, out_of_sync_since, bytes, verified_at \
+           FROM replicas WHERE repository_id IN (SELECT value FROM json_each($1)) \
+          ORDER BY repository_id, fileserver_id",
+        "/* repositories::replicas_of, postgres */ SELECT repository_id, fileserver_id, state, version, checksum, \
+                checksum_key, in_sync, out_of_sync_since, bytes, verified_at \
+           FROM replicas WHERE repository_id = ANY($1) ORDER BY repository_id, fileserver_id",
+    );
+    let rows: Vec<ReplicaRow> =
+        on!(db, p => sqlx::query_as(text).bind(&ids).fetch_all(p).await).doing("reading replicas")?;
+    rows::all(rows)
+}
+
+fn bounded(ids: &[RepositoryId]) -> Result<Ids> {
+    if ids.len() > MOST_IDS {
+        return Err(DatabaseError::Refused(format!("at most {MOST_IDS} repositories are asked for at once")));
+    }
+    Ok(Ids(ids.iter().map(|id| id.0).collect()))
 }
 
 /// Changes how many copies are wanted, and lowers the seats where fewer are wanted than there are seats
 /// (only with no push open). Returns the repository as it then is.
 ///
 /// # Errors
-/// When a push is open, the name is unknown, or the engine fails.
-pub async fn set_wanted(_db: &Database, _id: RepositoryId, _wanted: u32) -> Result<Repository> {
-    todo!()
+/// When seats would fall while a push is open, the number is 0 or beyond [`MOST_WANTED`], there is no such
+/// repository, or the engine fails.
+pub async fn set_wanted(db: &Database, id: RepositoryId, wanted: u32) -> Result<Repository> {
+    if wanted == 0 || wanted > MOST_WANTED {
+        return Err(DatabaseError::Refused(format!(
+            "from 1 to {MOST_WANTED} copies can be wanted, not {wanted}"
+        )));
+    }
+    retrying!(try_set_wanted(db, id, wanted).await)
 }
 
-/// A creation under way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Import {
-    /// The repository's future number.
-    pub id: RepositoryId,
-    /// Its name.
-    pub name: String,
-    /// The hash objects are named by.
-    pub object_format: ObjectFormat,
-    /// Wanted copies.
-    pub wanted: u32,
-    /// Bytes, as estimated.
-    pub bytes: i64,
-    /// Where the copies are made.
-    pub fileservers: Vec<FileserverId>,
+async fn try_set_wanted(db: &Database, id: RepositoryId, wanted: u32) -> Result<Repository> {
+    let doing = "changing how many copies are wanted";
+    let mut tx = Tx::begin(db).await?;
+    let before = lock(&mut tx, id)
+        .await?
+        .filter(|repository| repository.removed_at.is_none())
+        .ok_or_else(|| DatabaseError::Refused(format!("there is no repository {id}")))?;
+    if wanted < before.seats && push_is_open(&mut tx, id).await? {
+        return Err(DatabaseError::Refused(
+            "a push is under way and its verdict needs the seats as they are: try again".to_owned(),
+        ));
+    }
+    let seats = before.seats.min(wanted);
+    within!(&mut tx, c => sqlx::query(
+        "/* repositories::set_wanted */ UPDATE repositories SET wanted = $2, seats = $3 \
+          WHERE id = $1 AND (wanted <> $2 OR seats <> $3)",
+    )
+    .bind(id).bind(i64::from(wanted)).bind(i64::from(seats))
+    .execute(c).await.map(drop))
+    .doing(doing)?;
+    tx.commit().await?;
+    Ok(Repository { wanted, seats, ..before })
 }
 
-/// Keeps a plan for a new repository under a fresh id and returns it; where one of that name is under way,
-/// that one is returned unchanged. Refused where a repository of that name exists.
-///
-/// # Errors
-/// When the name is taken, or the engine fails.
-pub async fn plan_import(
-    _db: &Database,
-    _name: &str,
-    _format: ObjectFormat,
-    _wanted: u32,
-    _bytes: i64,
-    _fileservers: &[FileserverId],
-) -> Result<Import> {
-    todo!()
+/// Locks a repository's row against every other writer and reads it as it now is. Whoever writes replicas,
+/// epochs, versions or seats does this first.
+pub(super) async fn lock(tx: &mut Tx, id: RepositoryId) -> Result<Option<Repository>> {
+    let text = tx.engine().text(
+        "/* repositories::lock, sqlite */ SELECT id, name, object_format, bytes, wanted, seats, version, checksum, \
+                checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
+           FROM repositories WHERE id = $1",
+        "/* repositories::lock, postgres */ SELECT id, name, object_format, bytes, wanted, seats, version, checksum, \
+                checksum_key, push_epoch, repair_epoch, write_lock_until, removed_at \
+           FROM repositories WHERE id = $1 FOR NO KEY UPDATE",
+    );
+    let row: Option<RepositoryRow> = within!(tx, c => sqlx::query_as(text).bind(id).fetch_optional(c).await)
+        .doing("locking a repository")?;
+    row.map(Repository::try_from).transpose()
 }
 
-/// Chooses other fileservers for an import under way.
-///
-/// # Errors
-/// When there is none, or the engine fails.
-pub async fn replan_import(_db: &Database, _id: RepositoryId, _fileservers: &[FileserverId]) -> Result<()> {
-    todo!()
+/// Locks many repositories' rows, in the order of their numbers. `SQLite` locks the file already.
+pub(super) async fn lock_all(tx: &mut Tx, ids: &Ids) -> Result<()> {
+    if tx.engine() == Engine::Sqlite {
+        return Ok(());
+    }
+    within!(tx, c => sqlx::query(
+        "/* repositories::lock_all, postgres */ SELECT id FROM repositories WHERE id = ANY($1::bigint[]) \
+          ORDER BY id FOR NO KEY UPDATE",
+    )
+    .bind(ids).execute(c).await.map(drop))
+    .doing("locking repositories")
 }
 
-/// An import under way, by the repository's future id.
-///
-/// # Errors
-/// When the engine fails.
-pub async fn import(_db: &Database, _id: RepositoryId) -> Result<Option<Import>> {
-    todo!()
-}
-
-/// Forgets an import that will not be finished.
-///
-/// # Errors
-/// When the engine fails.
-pub async fn abandon_import(_db: &Database, _id: RepositoryId) -> Result<()> {
-    todo!()
-}
-
-/// One transaction: the repository at version 1 with its checksum and seats, a live replica in sync and
-/// verified for each of `holders` (with bytes), and the import's row gone. `bytes` of the repository is
-/// the largest of theirs.
-///
-/// # Errors
-/// When there is no such import, fewer than a quorum of its seats are given, or the engine fails.
-pub async fn finish_import(
-    _db: &Database,
-    _id: RepositoryId,
-    _checksum: &Checksum,
-    _holders: &[(FileserverId, i64)],
-) -> Result<Repository> {
-    todo!()
+/// Whether a push is open. True to the end of the transaction if the repository's row is locked.
+pub(super) async fn push_is_open(tx: &mut Tx, id: RepositoryId) -> Result<bool> {
+    let open: i64 = within!(tx, c => sqlx::query_scalar(
+        "/* repositories::push_is_open */ SELECT count(*) FROM pushes \
+          WHERE repository_id = $1 AND state = 'open'",
+    )
+    .bind(id).fetch_one(c).await)
+    .doing("looking for an open push")?;
+    Ok(open > 0)
 }
