@@ -1,5 +1,7 @@
 //! The shipped goals against their fixtures, and goals that misbehave, on the real engines.
 
+#![allow(clippy::unwrap_used, reason = "a test may end so")]
+
 mod goal_support;
 
 use goal_support::{Tables, engines};
@@ -11,7 +13,7 @@ use trued::goal::fixture::{self, Fixture, Scratch};
 use trued::goal::library::{self, Library, Repairs};
 use trued::goal::session::{Problem, Source};
 use trued::goal::{Engine, Goal};
-use trued::model::finding::Subject;
+use trued::model::finding::{Exception, Subject};
 use trued::model::goal::SubjectKind;
 use trued::model::id::RepositoryId;
 
@@ -34,7 +36,7 @@ fn goal(engine: Engine, subject: &str, header: &str, sql: &str) -> Goal {
 
 /// All rows, and how the evaluation ended.
 async fn evaluate(source: &Source, goal: &Goal) -> Result<(Vec<String>, bool), Problem> {
-    let (sender, mut receiver) = mpsc::channel(2);
+    let (sender, mut receiver) = mpsc::channel::<Vec<Exception>>(2);
     let collect = async {
         let mut all = Vec::new();
         while let Some(batch) = receiver.recv().await {
@@ -84,9 +86,16 @@ async fn a_fixture_that_expects_otherwise_fails_with_a_diff() {
     let mut scratch = Scratch::connect(&tables.url).await.unwrap();
     let text = "[[case]]\nname = 'x'\nrepositories = [{ name = 'p', on = ['a'] }, { name = 'q', on = ['a', 'b', 'c'] }]\nexpect = ['q']";
     let fixture = Fixture::parse(Path::new("x.toml"), text).unwrap();
-    let goal = library::shipped(Engine::Sqlite).unwrap().into_iter().find(|goal| goal.name == "replicas-suffice");
-    let diff = fixture::run(&mut scratch, &tables.source(), &goal.unwrap(), &fixture.case[0]).await.unwrap().unwrap();
-    assert!(diff.contains("- q (expected") && diff.contains("+ p (returned, and not expected; 1 of 3 copies)"), "{diff}");
+    let goal =
+        library::shipped(Engine::Sqlite).unwrap().into_iter().find(|goal| goal.name == "replicas-suffice");
+    let diff = fixture::run(&mut scratch, &tables.source(), &goal.unwrap(), &fixture.case[0])
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        diff.contains("- q (expected") && diff.contains("+ p (returned, and not expected; 1 of 3 copies)"),
+        "{diff}"
+    );
 }
 
 #[tokio::test]
@@ -106,15 +115,31 @@ async fn the_shipped_directory_loads_without_an_error_on_the_real_engine() {
 async fn a_bad_edit_keeps_the_last_good_version_and_names_the_place() {
     let good = "-- goal: x\n-- summary: X.\n-- subject: repository\n--\nSELECT r.repository_id\n  FROM replicas r\n WHERE NOT r.in_sync\n";
     let edits: [(&str, &str, &str); 9] = [
-        ("half-written", &good[..good.len() - 9], "x.sql:7:11: "),
-        ("half a parenthesis", &good.replace("WHERE NOT", "WHERE (NOT"), "x.sql:7:8: this parenthesis is not closed"),
+        ("half-written", &good[..good.len() - 9], "x.sql:7:13: the file ends in the middle"),
+        (
+            "half a parenthesis",
+            &good.replace("WHERE NOT", "WHERE (NOT"),
+            "x.sql:7:8: this parenthesis is not closed",
+        ),
         ("syntax error", &good.replace("WHERE NOT", "WHERE WHERE NOT"), "x.sql:7:8: "),
         ("wrong column", &good.replace("r.in_sync", "r.in_sink"), "in_sink"),
         ("wrong table", &good.replace("replicas r", "replica r"), "did you mean \"replicas\"?"),
-        ("wrong subject", &good.replace("r.repository_id", "r.repository_id AS repo_id"), "did you mean \"repository_id\"?"),
+        (
+            "wrong subject",
+            &good.replace("r.repository_id", "r.repository_id AS repo_id"),
+            "did you mean \"repository_id\"?",
+        ),
         ("DELETE", &good.replace("SELECT r.repository_id", "DELETE"), "x.sql:5:1: a goal is one SELECT"),
-        ("two statements", &good.replace("r.in_sync", "r.in_sync; DELETE FROM replicas"), "x.sql:7:21: a second statement"),
-        ("pg_sleep", &good.replace("NOT r.in_sync", "pg_sleep(100) IS NULL"), "x.sql:7:8: pg_sleep() is refused"),
+        (
+            "two statements",
+            &good.replace("r.in_sync", "r.in_sync; DELETE FROM replicas"),
+            "x.sql:7:21: a second statement",
+        ),
+        (
+            "pg_sleep",
+            &good.replace("NOT r.in_sync", "pg_sleep(100) IS NULL"),
+            "x.sql:7:8: pg_sleep() is refused",
+        ),
     ];
     for server in engines() {
         let tables = Tables::new(server.as_deref()).await;
@@ -132,7 +157,10 @@ async fn a_bad_edit_keeps_the_last_good_version_and_names_the_place() {
             assert!(error.starts_with(path.to_str().unwrap()) && error.contains(expected), "{what}: {error}");
             let place = &error[path.to_str().unwrap().len()..];
             let mut numbers = place.split(':').skip(1).map(str::parse::<usize>);
-            assert!(matches!((numbers.next(), numbers.next()), (Some(Ok(_)), Some(Ok(_)))), "{what}: {error}");
+            assert!(
+                matches!((numbers.next(), numbers.next()), (Some(Ok(_)), Some(Ok(_)))),
+                "{what}: {error}"
+            );
             let running = entry.running.clone().unwrap();
             assert_eq!(evaluate(&tables.source(), &running).await.unwrap(), (vec![], false));
         }
@@ -154,11 +182,18 @@ async fn a_wrong_column_is_named_with_its_place_and_what_was_meant() {
         assert!(problem.message.starts_with("goals/x.sql:6:"), "{problem}");
         assert!(problem.message.contains("did you mean \"rack_id\"?"), "{problem}");
         if source.engine() == Engine::Postgres {
-            assert!(problem.message.starts_with("goals/x.sql:6:8: column f.rack does not exist (42703)"), "{problem}");
+            assert!(
+                problem.message.starts_with("goals/x.sql:6:8: column f.rack does not exist (42703)"),
+                "{problem}"
+            );
         }
-        let numbers = goal(source.engine(), "repository", "", "SELECT name AS repository_id FROM repositories");
+        let numbers =
+            goal(source.engine(), "repository", "", "SELECT name AS repository_id FROM repositories");
         let problem = source.check(&numbers).await.unwrap_err();
-        assert!(problem.message.contains("column \"repository_id\" is text and must be a number"), "{problem}");
+        assert!(
+            problem.message.contains("column \"repository_id\" is text and must be a number"),
+            "{problem}"
+        );
         tables.drop().await;
     }
 }
@@ -260,8 +295,11 @@ async fn population_comes_from_counters_or_a_query() {
     for server in engines() {
         let tables = Tables::new(server.as_deref()).await;
         let source = tables.source();
-        for (population, expected) in [("", None), ("repositories", Some(0)), ("SELECT 40 + 2 AS n", Some(42))] {
-            let header = if population.is_empty() { String::new() } else { format!("-- population: {population}\n") };
+        for (population, expected) in
+            [("", None), ("repositories", Some(0)), ("SELECT 40 + 2 AS n", Some(42))]
+        {
+            let header =
+                if population.is_empty() { String::new() } else { format!("-- population: {population}\n") };
             let goal = goal(source.engine(), "key", &header, "SELECT 'a' AS key");
             source.check(&goal).await.unwrap();
             let (sender, mut receiver) = mpsc::channel(2);
@@ -277,10 +315,13 @@ async fn a_session_cannot_write_even_when_the_text_could() {
     for server in engines() {
         let tables = Tables::new(server.as_deref()).await;
         let source = tables.source();
-        let mut goal = goal(source.engine(), "repository", "", "SELECT id AS repository_id FROM repositories");
+        let mut goal =
+            goal(source.engine(), "repository", "", "SELECT id AS repository_id FROM repositories");
         // As if the tokenizer had let it through.
         goal.query.text = match source.engine() {
-            Engine::Sqlite => "INSERT INTO racks (name) VALUES ('r') RETURNING id AS repository_id".to_owned(),
+            Engine::Sqlite => {
+                "INSERT INTO racks (name) VALUES ('r') RETURNING id AS repository_id".to_owned()
+            }
             Engine::Postgres => "SELECT nextval('racks_id_seq') AS repository_id".to_owned(),
         };
         let problem = evaluate(&source, &goal).await.unwrap_err();

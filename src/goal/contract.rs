@@ -94,7 +94,10 @@ fn subject_column(kind: SubjectKind, name: &str, columns: &[Column]) -> Result<(
     }
     let near = nearest(name, columns.iter().map(|column| column.name.as_str()));
     let more = near.map_or_else(String::new, |near| format!("; column \"{near}\": did you mean \"{name}\"?"));
-    Err((format!("column \"{name}\" is missing: a goal about a {kind} returns it{more}"), near.map(str::to_owned)))
+    Err((
+        format!("column \"{name}\" is missing: a goal about a {kind} returns it{more}"),
+        near.map(str::to_owned),
+    ))
 }
 
 fn typed(columns: &[Column], name: &str, wanted: &Type) -> Result<(), (String, Option<String>)> {
@@ -155,7 +158,8 @@ pub fn exception(kind: SubjectKind, row: u64, mut values: Map<String, Value>) ->
 
 fn subject(kind: SubjectKind, row: u64, values: &mut Map<String, Value>) -> Result<Subject, String> {
     let mut id = |name: &str| {
-        whole(row, name, values.remove(name))?.ok_or_else(|| format!("row {row}: column \"{name}\" is NULL or missing"))
+        whole(row, name, values.remove(name))?
+            .ok_or_else(|| format!("row {row}: column \"{name}\" is NULL or missing"))
     };
     Ok(match kind {
         SubjectKind::Repository => Subject::Repository(RepositoryId(id("repository_id")?)),
@@ -215,7 +219,7 @@ mod tests {
         names.iter().map(|(name, kind)| Column { name: (*name).to_owned(), kind: kind.clone() }).collect()
     }
 
-    fn row(value: Value) -> Map<String, Value> {
+    fn row(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
@@ -239,8 +243,9 @@ mod tests {
 
     #[test]
     fn a_row_becomes_an_exception_and_what_is_left_is_evidence() {
-        let values = json!({"repository_id": 7, "fileserver_id": 3, "reason": "behind", "bytes": 5.0, "version": 4});
-        let exception = exception(SubjectKind::Replica, 1, row(values)).unwrap();
+        let values =
+            json!({"repository_id": 7, "fileserver_id": 3, "reason": "behind", "bytes": 5.0, "version": 4});
+        let exception = exception(SubjectKind::Replica, 1, row(&values)).unwrap();
         assert_eq!(exception.subject, Subject::Replica(RepositoryId(7), FileserverId(3)));
         assert_eq!((exception.priority, exception.reason.as_deref()), (100, Some("behind")));
         assert_eq!(exception.hints, Hints { bytes: Some(5), ..Hints::default() });
@@ -252,19 +257,25 @@ mod tests {
         for (values, part) in [
             (json!({"repository_id": null}), "row 4: column \"repository_id\" is NULL or missing"),
             (json!({}), "row 4: column \"repository_id\" is NULL or missing"),
-            (json!({"repository_id": "7"}), "row 4: column \"repository_id\" is \"7\" and must be a whole number"),
-            (json!({"repository_id": 7, "priority": 1000}), "row 4: column \"priority\" is not between 0 and 999"),
+            (
+                json!({"repository_id": "7"}),
+                "row 4: column \"repository_id\" is \"7\" and must be a whole number",
+            ),
+            (
+                json!({"repository_id": 7, "priority": 1000}),
+                "row 4: column \"priority\" is not between 0 and 999",
+            ),
             (json!({"repository_id": 7, "reason": 1}), "row 4: column \"reason\" is 1 and must be text"),
         ] {
-            assert_eq!(exception(SubjectKind::Repository, 4, row(values)).unwrap_err(), part);
+            assert_eq!(exception(SubjectKind::Repository, 4, row(&values)).unwrap_err(), part);
         }
-        assert!(exception(SubjectKind::Key, 1, row(json!({"key": "x".repeat(501)}))).is_err());
+        assert!(exception(SubjectKind::Key, 1, row(&json!({"key": "x".repeat(501)}))).is_err());
     }
 
     #[test]
     fn long_texts_are_cut_and_not_kept_whole() {
         let values = json!({"key": "a", "reason": "ä".repeat(1_000), "more": "b".repeat(9_000)});
-        let exception = exception(SubjectKind::Key, 1, row(values)).unwrap();
+        let exception = exception(SubjectKind::Key, 1, row(&values)).unwrap();
         assert_eq!(exception.reason.unwrap().chars().count(), 301);
         assert!(exception.evidence["more"].as_str().unwrap().len() < 2_010);
     }

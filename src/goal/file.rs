@@ -131,9 +131,9 @@ impl Goal {
 #[must_use]
 pub fn stem(path: &Path) -> Option<(&str, Option<Engine>)> {
     let stem = path.file_name()?.to_str()?.strip_suffix(".sql")?;
-    let variant = [Engine::Postgres, Engine::Sqlite].into_iter().find_map(|engine| {
-        Some((stem.strip_suffix(engine.as_str())?.strip_suffix('.')?, Some(engine)))
-    });
+    let variant = [Engine::Postgres, Engine::Sqlite]
+        .into_iter()
+        .find_map(|engine| Some((stem.strip_suffix(engine.as_str())?.strip_suffix('.')?, Some(engine))));
     Some(variant.unwrap_or((stem, None)))
 }
 
@@ -185,7 +185,10 @@ fn whole(text: &str) -> Result<(), At> {
     if text.ends_with('\n') || text.ends_with(';') {
         return Ok(());
     }
-    Err(At::new(text.len(), "the file ends in the middle of a line: it may be half-written; end it with a line end or a semicolon"))
+    Err(At::new(
+        text.len(),
+        "the file ends in the middle of a line: it may be half-written; end it with a line end or a semicolon",
+    ))
 }
 
 fn names(params: &BTreeMap<String, Value>, more: &[&str]) -> Vec<String> {
@@ -209,7 +212,8 @@ impl<'a> Keys<'a> {
     }
 
     fn required(&self, key: &str) -> Result<&'a Line<'a>, At> {
-        let line = self.find(key).ok_or_else(|| At::new(self.end, format!("key {key} is missing in the header")))?;
+        let line =
+            self.find(key).ok_or_else(|| At::new(self.end, format!("key {key} is missing in the header")))?;
         if line.value.is_empty() {
             return Err(At::new(line.value_at, format!("key {key} has no value")));
         }
@@ -218,7 +222,8 @@ impl<'a> Keys<'a> {
 
     fn name(&self, path: &Path) -> Result<String, At> {
         let line = self.required("goal")?;
-        let well_formed = line.value.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        let well_formed =
+            line.value.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
         if !well_formed || line.value.len() > 100 {
             let message = format!("goal \"{}\" is no name: lower case letters, digits and -", line.value);
             return Err(At::new(line.value_at, message));
@@ -241,15 +246,12 @@ impl<'a> Keys<'a> {
         Err(bad(line, &format!("one of {}", allowed.join(", ")), &near))
     }
 
-    fn word<T: FromStr>(
+    fn word<T: FromStr + Copy>(
         &self,
         key: &str,
         all: &[T],
         as_str: fn(T) -> &'static str,
-    ) -> Result<Option<T>, At>
-    where
-        T: Copy,
-    {
+    ) -> Result<Option<T>, At> {
         let words: Vec<_> = all.iter().map(|one| as_str(*one)).collect();
         Ok(self.one_of(key, &words)?.and_then(|word| word.parse().ok()))
     }
@@ -273,7 +275,8 @@ impl<'a> Keys<'a> {
     fn in_a_row(&self) -> Result<u32, At> {
         let number = self.positive("for", "a whole number of evaluations", integer)?.unwrap_or(1);
         let line = self.find("for");
-        u32::try_from(number).map_err(|_| line.map_or(At::new(0, ""), |line| bad(line, "a smaller number", "")))
+        u32::try_from(number)
+            .map_err(|_| line.map_or(At::new(0, ""), |line| bad(line, "a smaller number", "")))
     }
 
     fn schedule(&self) -> Result<Option<cron::Schedule>, At> {
@@ -281,7 +284,11 @@ impl<'a> Keys<'a> {
         let form = "cron with seconds, UTC, such as `0 */2 * * * *`";
         let schedule = cron::Schedule::from_str(line.value).map_err(|error| {
             let five = line.value.split_whitespace().count() == 5;
-            let why = if five { "; five fields lack the seconds, which come first".to_owned() } else { format!("; {error}") };
+            let why = if five {
+                "; five fields lack the seconds, which come first".to_owned()
+            } else {
+                format!("; {error}")
+            };
             bad(line, form, &why)
         })?;
         Ok(Some(schedule))
@@ -301,7 +308,8 @@ impl<'a> Keys<'a> {
             if taken {
                 return Err(At::new(line.value_at, format!("param {name}: this name is taken")));
             }
-            let value = Value::parse(text).map_err(|why| At::new(line.value_at, format!("param {name}: {why}")))?;
+            let value =
+                Value::parse(text).map_err(|why| At::new(line.value_at, format!("param {name}: {why}")))?;
             params.insert(name.to_owned(), value);
         }
         Ok(params)
@@ -316,7 +324,10 @@ impl<'a> Keys<'a> {
             return Ok(Brake::Never);
         }
         let (mut count, mut share) = (None, None);
-        let parts = line.value.split(|c: char| c.is_whitespace() || c == ',').filter(|part| !part.is_empty() && *part != "and");
+        let parts = line
+            .value
+            .split(|c: char| c.is_whitespace() || c == ',')
+            .filter(|part| !part.is_empty() && *part != "and");
         for part in parts {
             let percent = part.strip_suffix('%').and_then(value::percentage).map(|percent| percent / 100.0);
             let number = part.parse::<u64>().ok();

@@ -205,7 +205,8 @@ async fn evaluate(source: &Source, goal: &Goal) -> Result<Vec<Exception>, Fixtur
 
 /// What is expected and not returned (`-`), and returned and not expected (`+`).
 fn compare(kind: SubjectKind, case: &Case, names: &Names, returned: &[Exception]) -> Vec<String> {
-    let shown: Vec<(String, &Exception)> = returned.iter().map(|row| (names.show(&row.subject), row)).collect();
+    let shown: Vec<(String, &Exception)> =
+        returned.iter().map(|row| (names.show(&row.subject), row)).collect();
     let mut lines = Vec::new();
     for expected in &case.expect {
         let (subject, priority, reason) = expected.parts();
@@ -214,7 +215,11 @@ fn compare(kind: SubjectKind, case: &Case, names: &Names, returned: &[Exception]
             None => lines.push(format!("- {subject} (expected, a {kind}, and not returned)")),
             Some(row) => {
                 if priority.is_some_and(|priority| priority != row.priority) {
-                    lines.push(format!("- {subject}: priority {}\n+ {subject}: priority {}", priority.unwrap_or(0), row.priority));
+                    lines.push(format!(
+                        "- {subject}: priority {}\n+ {subject}: priority {}",
+                        priority.unwrap_or(0),
+                        row.priority
+                    ));
                 }
                 if reason.is_some() && reason != row.reason.as_deref() {
                     let (wanted, found) = (reason.unwrap_or(""), row.reason.as_deref().unwrap_or(""));
@@ -252,12 +257,19 @@ pub struct Names {
 impl Names {
     fn show(&self, subject: &Subject) -> String {
         let name = |names: &BTreeMap<String, i64>, id: i64| {
-            names.iter().find(|(_, number)| **number == id).map_or_else(|| id.to_string(), |(name, _)| name.clone())
+            names
+                .iter()
+                .find(|(_, number)| **number == id)
+                .map_or_else(|| id.to_string(), |(name, _)| name.clone())
         };
         match subject {
             Subject::Repository(id) => name(&self.repositories, id.0),
             Subject::Replica(repository, fileserver) => {
-                format!("{}@{}", name(&self.repositories, repository.0), name(&self.fileservers, fileserver.0))
+                format!(
+                    "{}@{}",
+                    name(&self.repositories, repository.0),
+                    name(&self.fileservers, fileserver.0)
+                )
             }
             Subject::Fileserver(id) => name(&self.fileservers, id.0),
             Subject::Key(key) => key.clone(),
@@ -282,8 +294,7 @@ impl Names {
 
 /// A length of time before the moment, as that moment.
 fn ago(text: &str) -> Result<Millis, FixtureError> {
-    let length = value::duration(text).ok_or_else(|| {
-        FixtureError::File(format!("\"{text}\" is not {}", value::DURATION_FORM))
-    })?;
+    let length = value::duration(text)
+        .ok_or_else(|| FixtureError::File(format!("\"{text}\" is not {}", value::DURATION_FORM)))?;
     Ok(MOMENT - length)
 }

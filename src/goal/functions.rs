@@ -14,23 +14,46 @@ pub fn refusal(name: &str) -> Option<&'static str> {
     const TEXT: &str = "it runs text as SQL, which nobody could check";
     const SERVER: &str = "it acts on the server or on other sessions, and a goal reads tables only";
     Some(match name {
-        "now" | "clock_timestamp" | "statement_timestamp" | "transaction_timestamp" | "timeofday"
-        | "current_timestamp" | "current_date" | "current_time" | "localtime" | "localtimestamp" => CLOCK,
-        "random" | "random_normal" | "randomblob" | "gen_random_uuid" | "gen_random_bytes" | "uuid" => CHANCE,
-        "setseed" | "nextval" | "setval" | "set_config" | "txid_current" | "notify" | "last_insert_rowid" => STATE,
-        "currval" | "lastval" | "changes" | "total_changes" => CHANCE,
+        "now"
+        | "clock_timestamp"
+        | "statement_timestamp"
+        | "transaction_timestamp"
+        | "timeofday"
+        | "current_timestamp"
+        | "current_date"
+        | "current_time"
+        | "localtime"
+        | "localtimestamp" => CLOCK,
+        "random" | "random_normal" | "randomblob" | "gen_random_uuid" | "gen_random_bytes" | "uuid"
+        | "currval" | "lastval" | "changes" | "total_changes" => CHANCE,
+        "setseed" | "nextval" | "setval" | "set_config" | "txid_current" | "notify" | "last_insert_rowid" => {
+            STATE
+        }
         "pg_sleep" | "pg_sleep_for" | "pg_sleep_until" => SLEEP,
-        "readfile" | "writefile" | "edit" | "load_extension" | "fts3_tokenizer" | "fsdir" | "lsmode" => OUTSIDE,
+        "readfile" | "writefile" | "edit" | "load_extension" | "fts3_tokenizer" | "fsdir" | "lsmode" => {
+            OUTSIDE
+        }
         "pg_typeof" | "pg_column_size" | "pg_size_pretty" | "pg_size_bytes" => return None,
-        "query_to_xml" | "query_to_xmlschema" | "query_to_xml_and_xmlschema" | "cursor_to_xml"
-        | "cursor_to_xmlschema" | "table_to_xml" | "table_to_xml_and_xmlschema" | "schema_to_xml"
-        | "schema_to_xml_and_xmlschema" | "database_to_xml" | "database_to_xml_and_xmlschema" | "ts_stat"
+        "query_to_xml"
+        | "query_to_xmlschema"
+        | "query_to_xml_and_xmlschema"
+        | "cursor_to_xml"
+        | "cursor_to_xmlschema"
+        | "table_to_xml"
+        | "table_to_xml_and_xmlschema"
+        | "schema_to_xml"
+        | "schema_to_xml_and_xmlschema"
+        | "database_to_xml"
+        | "database_to_xml_and_xmlschema"
+        | "ts_stat"
         | "ts_rewrite" => TEXT,
         "brin_summarize_new_values" | "gin_clean_pending_list" => STATE,
         _ if name.starts_with("uuid_generate") => CHANCE,
         _ if name.starts_with("pg_notify") || name.contains("advisory") => STATE,
         _ if name.starts_with("lo_") || matches!(name, "lowrite" | "loread") => STATE,
-        _ if name.starts_with("dblink") || name.starts_with("pg_read") || name.starts_with("pg_ls") => OUTSIDE,
+        _ if name.starts_with("dblink") || name.starts_with("pg_read") || name.starts_with("pg_ls") => {
+            OUTSIDE
+        }
         _ if name.starts_with("pg_") => SERVER,
         _ => return None,
     })

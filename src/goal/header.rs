@@ -9,8 +9,22 @@ use std::ops::Range;
 
 /// Every key, in the order of the documentation.
 pub const KEYS: [&str; 16] = [
-    "goal", "summary", "subject", "repair", "schedule", "timeout", "max-rows", "mode", "for", "brake", "population",
-    "recheck", "param", "severity", "scope", "database",
+    "goal",
+    "summary",
+    "subject",
+    "repair",
+    "schedule",
+    "timeout",
+    "max-rows",
+    "mode",
+    "for",
+    "brake",
+    "population",
+    "recheck",
+    "param",
+    "severity",
+    "scope",
+    "database",
 ];
 
 /// Keys that this program adds; `docs/decisions/0001-lane-key.md`.
@@ -78,7 +92,10 @@ fn key_and_value<'a>(text: &'a str, start: usize, line: &'a str) -> Result<Line<
     let after = &line[dashes..];
     let key_at = start + dashes + (after.len() - after.trim_start().len());
     let wrong = || {
-        At::new(key_at, "a header line is `-- key: value`; the header ends with an empty `--` line, prose comes after it")
+        At::new(
+            key_at,
+            "a header line is `-- key: value`; the header ends with an empty `--` line, prose comes after it",
+        )
     };
     let (key, value) = after.split_once(':').ok_or_else(wrong)?;
     let key = key.trim();
@@ -112,7 +129,10 @@ fn refuse_late_keys(text: &str, end: usize) -> Result<(), At> {
         let key = key.trim();
         if KEYS.iter().chain(&MORE_KEYS).any(|known| *known == key) {
             let at = range.start + line.find(key).unwrap_or(0);
-            return Err(At::new(at, format!("key {key} stands after the header's end, where it would do nothing")));
+            return Err(At::new(
+                at,
+                format!("key {key} stands after the header's end, where it would do nothing"),
+            ));
         }
     }
     Ok(())

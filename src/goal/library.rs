@@ -154,7 +154,10 @@ impl Library {
             };
             match variant {
                 Some(other) if other != engine => {
-                    let why = format!("there is no text for {0}: {name}.sql or {name}.{0}.sql is needed", engine.as_str());
+                    let why = format!(
+                        "there is no text for {0}: {name}.sql or {name}.{0}.sql is needed",
+                        engine.as_str()
+                    );
                     found.entry(name).or_insert(Read::Unreadable { path, why });
                 }
                 Some(_) => {
@@ -226,9 +229,10 @@ fn remedied(goal: &Goal, repairs: &Repairs) -> Result<(), Problem> {
             let known = repairs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             refuse(format!("unknown repair \"{repair}\"{near} (repairs: {known})"))
         }
-        Some(subject) if *subject != goal.subject => {
-            refuse(format!("repair {repair} is done to a {subject}, and this goal is about a {}", goal.subject))
-        }
+        Some(subject) if *subject != goal.subject => refuse(format!(
+            "repair {repair} is done to a {subject}, and this goal is about a {}",
+            goal.subject
+        )),
         Some(_) => Ok(()),
     }
 }
@@ -239,7 +243,8 @@ async fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     while let Some(entry) = entries.next_entry().await? {
         let name = entry.file_name();
-        let is_goal = name.to_str().is_some_and(|name| name.ends_with(".sql") && !name.starts_with(['.', '#', '~']));
+        let is_goal = stem(Path::new(&name)).is_some() && !name.as_encoded_bytes().starts_with(b".");
+        let is_goal = is_goal && !name.as_encoded_bytes().starts_with(b"#");
         if is_goal && !entry.file_type().await?.is_dir() {
             files.push(entry.path());
         }

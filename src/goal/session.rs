@@ -103,7 +103,8 @@ impl Source {
     /// # Errors
     /// When the URL is of neither kind.
     pub fn new(url: &str) -> Result<Self, Problem> {
-        let wrong = |error: sqlx::Error| Problem::away(format!("goals cannot be asked of this database: {error}"));
+        let wrong =
+            |error: sqlx::Error| Problem::away(format!("goals cannot be asked of this database: {error}"));
         let options = if url.starts_with("sqlite:") {
             Options::Sqlite(Box::new(sqlite::options(SqliteConnectOptions::from_str(url).map_err(wrong)?)))
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
@@ -182,7 +183,12 @@ impl Source {
     ///
     /// # Errors
     /// When it could not be asked.
-    pub async fn recheck_at(&self, goal: &Goal, subject: &Subject, now: Option<Millis>) -> Result<bool, Problem> {
+    pub async fn recheck_at(
+        &self,
+        goal: &Goal,
+        subject: &Subject,
+        now: Option<Millis>,
+    ) -> Result<bool, Problem> {
         let timeout = goal.timeout.min(RECHECK_TIMEOUT);
         within(goal, timeout, async {
             match &self.options {
@@ -239,7 +245,12 @@ fn queries(goal: &Goal) -> impl Iterator<Item = &Query> {
 }
 
 /// What a query's placeholders are bound to, in their order.
-fn bindings(goal: &Goal, query: &Query, now: Millis, subject: Option<&Subject>) -> Result<Vec<Value>, Problem> {
+fn bindings(
+    goal: &Goal,
+    query: &Query,
+    now: Millis,
+    subject: Option<&Subject>,
+) -> Result<Vec<Value>, Problem> {
     query
         .names
         .iter()
@@ -287,7 +298,7 @@ fn recheck_text(goal: &Goal, subject: &Subject) -> (String, usize, Vec<Value>) {
     let mut values = Vec::new();
     for (index, column) in contract::subject_columns(goal.subject).iter().enumerate() {
         let and = if index == 0 { "" } else { " AND " };
-        text.push_str(&format!("{and}g.{column} = ${}", goal.query.names.len() + index + 1));
+        text.extend([and, "g.", column, " = $", &(goal.query.names.len() + index + 1).to_string()]);
         values.extend(named(column, 0, Some(subject)));
     }
     text.push_str(" LIMIT 1");
@@ -325,9 +336,8 @@ impl<'a> Sending<'a> {
         }
         let batch = std::mem::take(&mut self.batch);
         let sent = self.to.send(batch).await;
-        sent.map_err(|_| Problem::away(format!("{}: nobody takes its rows any more", self.goal.path.display())))
+        sent.map_err(|_| {
+            Problem::away(format!("{}: nobody takes its rows any more", self.goal.path.display()))
+        })
     }
 }
-
-#[cfg(test)]
-mod tests;

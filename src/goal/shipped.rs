@@ -34,7 +34,8 @@ pub fn write_shipped(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     for (name, text) in FILES {
         let path = dir.join(name);
-        let mut file = tempfile::Builder::new().prefix(".goal-").permissions(readable.clone()).tempfile_in(dir)?;
+        let mut file =
+            tempfile::Builder::new().prefix(".goal-").permissions(readable.clone()).tempfile_in(dir)?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
         match file.persist_noclobber(&path) {

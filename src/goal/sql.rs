@@ -105,7 +105,10 @@ fn reading_with(source: &str, all: &[Token]) -> Result<(), At> {
             _ if token.is(source, "select") => return Ok(()),
             word => {
                 if WRITES.iter().chain(&["values", "table"]).any(|verb| word.eq_ignore_ascii_case(verb)) {
-                    return Err(At::new(token.start, format!("{} is refused: a goal only reads", word.to_uppercase())));
+                    return Err(At::new(
+                        token.start,
+                        format!("{} is refused: a goal only reads", word.to_uppercase()),
+                    ));
                 }
             }
         }
@@ -130,7 +133,9 @@ fn refuse_token(source: &str, all: &[Token], index: usize, token: &Token) -> Res
         Kind::Word if is_any(text, &functions::CLOCK_WORDS) => {
             refuse(format!("{text} is refused: an evaluation must be repeatable: use :now"))
         }
-        Kind::Word if token.is(source, "into") => refuse("SELECT … INTO is refused: a goal only reads".to_owned()),
+        Kind::Word if token.is(source, "into") => {
+            refuse("SELECT … INTO is refused: a goal only reads".to_owned())
+        }
         Kind::Word if token.is(source, "for") && next.is_some_and(|next| is_lock(source, next)) => {
             refuse("FOR UPDATE and its like take locks, and a goal only reads".to_owned())
         }
@@ -184,7 +189,7 @@ fn bind(source: &str, all: &[Token], known: &[String]) -> Result<Query, At> {
         }
         let number = query.number(name);
         query.pieces.push(Piece { at: query.text.len(), file: token.start, len: 0 });
-        query.text.push_str(&format!(" ${number} "));
+        query.text.extend([" $", &number.to_string(), " "]);
         from = token.end;
     }
     query.copy(source, from, end);
@@ -211,7 +216,10 @@ impl Query {
 fn unknown_name(offset: usize, name: &str, known: &[String]) -> At {
     let near = did_you_mean(name, known.iter().map(String::as_str));
     let known = known.iter().map(|one| format!(":{one}")).collect::<Vec<_>>().join(", ");
-    At::new(offset, format!("unknown parameter :{name}{near}; declare it with `-- param: {name} = …` (known: {known})"))
+    At::new(
+        offset,
+        format!("unknown parameter :{name}{near}; declare it with `-- param: {name} = …` (known: {known})"),
+    )
 }
 
 #[cfg(test)]

@@ -85,7 +85,10 @@ pub fn tokens(source: &str, from: usize, engine: Engine) -> Result<Vec<Token>, A
     while let Some(token) = reader.next()? {
         let continues = all.last().is_some_and(|last: &Token| last.kind == Kind::Escaped);
         if continues && matches!(token.kind, Kind::Text | Kind::Escaped) {
-            return Err(At::new(token.start, "a string right after an E'' string is read in two ways: join them with ||"));
+            return Err(At::new(
+                token.start,
+                "a string right after an E'' string is read in two ways: join them with ||",
+            ));
         }
         all.push(token);
     }
@@ -113,7 +116,10 @@ impl Reader<'_> {
             b'.' if self.peek(1).is_some_and(|next| next.is_ascii_digit()) => self.number(),
             _ if is_word_start(first) => self.word()?,
             b'?' | b'@' | b'#' if self.engine == Engine::Sqlite => {
-                return Err(At::new(start, "a parameter is written :name and declared with -- param: name = value"));
+                return Err(At::new(
+                    start,
+                    "a parameter is written :name and declared with -- param: name = value",
+                ));
             }
             _ => self.symbol()?,
         };

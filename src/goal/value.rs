@@ -48,12 +48,17 @@ impl Value {
             return Ok(Self::Text(text.to_owned()));
         }
         if let Some(number) = text.strip_suffix('%') {
-            return percentage(number).map(|percent| Self::Fraction(percent / 100.0)).ok_or_else(|| wrong(text));
+            return percentage(number)
+                .map(|percent| Self::Fraction(percent / 100.0))
+                .ok_or_else(|| wrong(text));
         }
         if let Ok(integer) = text.parse::<i64>() {
             return Ok(Self::Integer(integer));
         }
-        scaled(text, &DURATIONS).or_else(|| scaled(text, &SIZES)).map(Self::Integer).ok_or_else(|| wrong(text))
+        scaled(text, &DURATIONS)
+            .or_else(|| scaled(text, &SIZES))
+            .map(Self::Integer)
+            .ok_or_else(|| wrong(text))
     }
 }
 
@@ -67,14 +72,13 @@ pub fn duration(text: &str) -> Option<Millis> {
 #[must_use]
 pub fn percentage(number: &str) -> Option<f64> {
     let plain = number.trim_end();
-    let percent: f64 = plain.chars().all(|c| c.is_ascii_digit() || c == '.').then(|| plain.parse().ok())??;
+    let percent: f64 =
+        plain.chars().all(|c| c.is_ascii_digit() || c == '.').then(|| plain.parse().ok())??;
     (0.0..=100.0).contains(&percent).then_some(percent)
 }
 
 fn quoted(text: &str) -> Option<&str> {
-    ['\'', '"']
-        .iter()
-        .find_map(|quote| text.strip_prefix(*quote).and_then(|rest| rest.strip_suffix(*quote)))
+    ['\'', '"'].iter().find_map(|quote| text.strip_prefix(*quote).and_then(|rest| rest.strip_suffix(*quote)))
 }
 
 fn scaled(text: &str, units: &[(&str, i64)]) -> Option<i64> {
@@ -109,7 +113,9 @@ mod tests {
 
     #[test]
     fn what_begins_like_a_number_must_be_one() {
-        for text in ["7 days", "101%", "1e400", "99999999999999999999", "9223372036854775807d", "0x10", "5 Mib"] {
+        for text in
+            ["7 days", "101%", "1e400", "99999999999999999999", "9223372036854775807d", "0x10", "5 Mib"]
+        {
             assert!(Value::parse(text).is_err(), "{text}");
         }
     }

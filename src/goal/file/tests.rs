@@ -77,8 +77,16 @@ fn mistakes_name_file_line_column_and_what_is_allowed() {
         ("-- timeout:", "-- timout:", ":6:4: unknown key \"timout\"; did you mean \"timeout\"?"),
         ("45s", "45", ":6:16: key timeout: \"45\" is not a duration such as 500ms"),
         ("45s", "0s", "above 0"),
-        ("observe", "observ", ":8:16: key mode: \"observ\" is not one of repair, observe; did you mean \"observe\"?"),
-        ("replica\n", "replicas\n", ":3:16: key subject: \"replicas\" is not one of repository, replica, fileserver, key"),
+        (
+            "observe",
+            "observ",
+            ":8:16: key mode: \"observ\" is not one of repair, observe; did you mean \"observe\"?",
+        ),
+        (
+            "replica\n",
+            "replicas\n",
+            ":3:16: key subject: \"replicas\" is not one of repository, replica, fileserver, key",
+        ),
         ("0 */5 * * * *", "*/5 * * * *", "five fields lack the seconds"),
         ("-- severity:   high", "-- mode: repair", "key mode stands twice"),
         ("-- summary:    Every replica was compared.\n", "", "key summary is missing"),
@@ -90,7 +98,11 @@ fn mistakes_name_file_line_column_and_what_is_allowed() {
         ("age = 7d", "age = 7 days", ":13:16: param age: \"7 days\" is no value"),
         ("age = 7d", "now = 7d", "param now: this name is taken"),
         ("recheck:    SELECT", "recheck:    DELETE", ":12:16: recheck: a goal is one SELECT"),
-        ("verified_at < :now - :age\n", "verified_at < :now - :aeg\n", ":12:101: recheck: unknown parameter :aeg; did you mean \"age\"?"),
+        (
+            "verified_at < :now - :age\n",
+            "verified_at < :now - :aeg\n",
+            ":12:101: recheck: unknown parameter :aeg; did you mean \"age\"?",
+        ),
         ("suspects", "suspect", "did you mean \"suspects\"?"),
     ] {
         let said = said(from, to);

@@ -10,7 +10,8 @@ struct Place {
 
 async fn place() -> Place {
     let dir = tempfile::tempdir().unwrap();
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("db")).create_if_missing(true);
+    let options =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("db")).create_if_missing(true);
     let mut connection: SqliteConnection = options.connect().await.unwrap();
     sqlx::query("CREATE TABLE things (id BIGINT, name TEXT)").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
@@ -53,7 +54,9 @@ async fn a_missing_directory_is_an_error() {
 #[tokio::test]
 async fn what_is_no_goal_file_is_passed_over() {
     let place = place().await;
-    for name in ["one.sql~", ".one.sql.swp", ".#one.sql", "#one.sql", "README.md", "one.sql.bak", ".hidden.sql"] {
+    for name in
+        ["one.sql~", ".one.sql.swp", ".#one.sql", "#one.sql", "README.md", "one.sql.bak", ".hidden.sql"]
+    {
         place.put(name, "nonsense");
     }
     std::fs::create_dir(place.goals().join("tests.sql")).unwrap();
@@ -87,10 +90,18 @@ async fn two_goals_of_one_name_are_refused() {
 async fn unknown_repairs_and_subjects_that_they_do_not_take_are_refused() {
     let place = place().await;
     place.put("one.sql", &GOOD.replace("mend", "mned"));
-    place.put("two.sql", &GOOD.replace("one", "two").replace("SELECT id AS repository_id", "SELECT name AS key").replace("repository", "key"));
+    place.put(
+        "two.sql",
+        &GOOD
+            .replace("one", "two")
+            .replace("SELECT id AS repository_id", "SELECT name AS key")
+            .replace("repository", "key"),
+    );
     let library = place.load().await;
     assert!(error(&library, "one").contains("one.sql:4:4: unknown repair \"mned\"; did you mean \"mend\"?"));
-    assert!(error(&library, "two").contains("repair mend is done to a repository, and this goal is about a key"));
+    assert!(
+        error(&library, "two").contains("repair mend is done to a repository, and this goal is about a key")
+    );
 }
 
 #[tokio::test]
@@ -101,7 +112,11 @@ async fn the_last_good_version_stays_until_a_better_one_or_none_is_there() {
     assert!(!library.reload().await.unwrap(), "nothing changed");
     place.put("one.sql", &GOOD.replace("id AS", "ident AS"));
     assert!(library.reload().await.unwrap());
-    assert!(error(&library, "one").contains("one.sql:6:8: no such column: ident"), "{}", error(&library, "one"));
+    assert!(
+        error(&library, "one").contains("one.sql:6:8: no such column: ident"),
+        "{}",
+        error(&library, "one")
+    );
     assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "One.");
     assert!(!library.reload().await.unwrap(), "the same error is no change");
     place.put("one.sql", &GOOD.replace("One.", "Better."));

@@ -18,8 +18,8 @@ use futures::TryStreamExt as _;
 use serde_json::{Map, Value as Json};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgErrorPosition, PgTypeInfo};
 use sqlx::{
-    Column as _, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Postgres, Row as _, Statement as _,
-    TypeInfo as _,
+    Column as _, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Postgres, Row as _,
+    Statement as _, TypeInfo as _,
 };
 use tokio::sync::mpsc;
 
@@ -142,7 +142,8 @@ async fn stream(
     let population = population(connection, goal, now).await?;
     let arguments = arguments(&bindings(goal, &goal.query, now, Some(&sample(goal.subject)))?)?;
     let head = format!("/* goal.evaluate {} */ SELECT to_jsonb(g)::text FROM (", goal.name);
-    let query = sqlx::query_with(run_time(format!("{head}{}\n) AS g", goal.query.text)), arguments).persistent(false);
+    let query =
+        sqlx::query_with(run_time(format!("{head}{}\n) AS g", goal.query.text)), arguments).persistent(false);
     let mut sending = Sending::new(goal, rows);
     let mut more = false;
     {
@@ -176,7 +177,8 @@ async fn population(connection: &mut PgConnection, goal: &Goal, now: Millis) -> 
     match &goal.population {
         None => Ok(None),
         Some(Population::Counter(name)) => {
-            let query = sqlx::query_scalar("/* goal.population */ SELECT value FROM counters WHERE name = $1");
+            let query =
+                sqlx::query_scalar("/* goal.population */ SELECT value FROM counters WHERE name = $1");
             Ok(query.bind(*name).fetch_optional(connection).await?)
         }
         Some(Population::Query(query)) => {

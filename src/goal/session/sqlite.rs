@@ -163,7 +163,8 @@ async fn population(session: &mut Session, goal: &Goal, now: Millis) -> Result<O
     match &goal.population {
         None => Ok(None),
         Some(Population::Counter(name)) => {
-            let query = sqlx::query_scalar("/* goal.population */ SELECT value FROM counters WHERE name = $1");
+            let query =
+                sqlx::query_scalar("/* goal.population */ SELECT value FROM counters WHERE name = $1");
             Ok(query.bind(*name).fetch_optional(&mut session.connection).await?)
         }
         Some(Population::Query(query)) => {
@@ -253,7 +254,13 @@ fn hex(bytes: &[u8]) -> String {
     std::iter::once('\\').chain(std::iter::once('x')).chain(digits).collect()
 }
 
-async fn explained(session: &mut Session, goal: &Goal, query: &Query, error: sqlx::Error, timeout: Millis) -> Problem {
+async fn explained(
+    session: &mut Session,
+    goal: &Goal,
+    query: &Query,
+    error: sqlx::Error,
+    timeout: Millis,
+) -> Problem {
     let Some(database) = error.as_database_error() else {
         return Problem::away(format!("{}: {error}", goal.path.display()));
     };
@@ -281,7 +288,9 @@ async fn syntax_error(session: &mut Session, query: &Query, message: &str) -> Op
     for at in words_at(&query.text, word).take(MAX_TRIES) {
         let until = query.text.get(..at + word.len())?.to_owned();
         let prepared = (&mut session.connection).prepare(run_time(until)).await;
-        if prepared.is_err_and(|error| error.as_database_error().is_some_and(|error| error.message() == message)) {
+        if prepared
+            .is_err_and(|error| error.as_database_error().is_some_and(|error| error.message() == message))
+        {
             return Some(query.file_offset(at));
         }
     }
