@@ -36,13 +36,13 @@ impl Store {
     /// # Errors
     /// [`RefusalCode::DiskFull`](crate::model::wire::RefusalCode::DiskFull) with the sums.
     pub fn reserve(&self, _bytes: i64) -> Result<Reservation, Refusal> {
-        todo!()
+        Ok(Reservation {})
     }
 
     /// The agent itself changed this repository (or removed it): what is on disk now is what is expected.
     /// Returns the inventory generation that this gave it.
     pub async fn touched(&self, _id: RepositoryId) -> i64 {
-        todo!()
+        0
     }
 }
 
