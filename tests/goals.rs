@@ -1,5 +1,7 @@
 //! The shipped goals against their fixtures, and goals that misbehave, on the real engines.
 
+#![allow(clippy::unwrap_used, reason = "a test may end so")]
+
 mod goal_support;
 
 use goal_support::{Tables, engines};
@@ -11,7 +13,7 @@ use trued::goal::fixture::{self, Fixture, Scratch};
 use trued::goal::library::{self, Library, Repairs};
 use trued::goal::session::{Problem, Source};
 use trued::goal::{Engine, Goal};
-use trued::model::finding::Subject;
+use trued::model::finding::{Exception, Subject};
 use trued::model::goal::SubjectKind;
 use trued::model::id::RepositoryId;
 
@@ -34,7 +36,7 @@ fn goal(engine: Engine, subject: &str, header: &str, sql: &str) -> Goal {
 
 /// All rows, and how the evaluation ended.
 async fn evaluate(source: &Source, goal: &Goal) -> Result<(Vec<String>, bool), Problem> {
-    let (sender, mut receiver) = mpsc::channel(2);
+    let (sender, mut receiver) = mpsc::channel::<Vec<Exception>>(2);
     let collect = async {
         let mut all = Vec::new();
         while let Some(batch) = receiver.recv().await {
@@ -113,7 +115,7 @@ async fn the_shipped_directory_loads_without_an_error_on_the_real_engine() {
 async fn a_bad_edit_keeps_the_last_good_version_and_names_the_place() {
     let good = "-- goal: x\n-- summary: X.\n-- subject: repository\n--\nSELECT r.repository_id\n  FROM replicas r\n WHERE NOT r.in_sync\n";
     let edits: [(&str, &str, &str); 9] = [
-        ("half-written", &good[..good.len() - 9], "x.sql:7:11: "),
+        ("half-written", &good[..good.len() - 9], "x.sql:7:13: the file ends in the middle"),
         (
             "half a parenthesis",
             &good.replace("WHERE NOT", "WHERE (NOT"),

@@ -5,6 +5,7 @@
 //! whole; what is overwritten or damaged is set aside, never unlinked.
 
 mod disk;
+mod foreign;
 mod hygiene;
 mod identity;
 mod import;
@@ -22,6 +23,8 @@ mod replicate;
 mod resync;
 mod staging;
 mod verify;
+
+pub use self::foreign::{Foreign, foreign};
 
 use self::references::References;
 use super::store::{Source, Store, Work};

@@ -1,6 +1,6 @@
 //! `trued goal`: lists, one, a check, what one returns now, a look again.
 
-use super::args::{Global, GoalCommand, GoalVerb, Output};
+use super::args::{Global, GoalCommand, GoalVerb};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, age, moment_or_dash};

@@ -2,7 +2,8 @@
 
 use super::args::Output;
 use crate::model::Millis;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 use std::io::Write as _;
 

@@ -110,10 +110,10 @@ fn accept(entries: Vec<Entry>, before: &Running, repairs: &Repairs) -> (Running,
 fn refusal(goal: &Goal, repairs: &Repairs) -> Option<String> {
     let name = goal.repair.as_ref()?;
     let path = goal.path.display();
-    let Some(repair) = repairs.by_name.get(name) else {
+    let Some(repair) = repairs.get(name) else {
         return Some(format!("{path}: no file defines the repair {name:?}"));
     };
-    (repair.subject != goal.subject).then(|| {
+    (!repair.takes(goal.subject)).then(|| {
         format!("{path}: repair {name} takes a {}, the goal is about a {}", repair.subject, goal.subject)
     })
 }

@@ -219,7 +219,7 @@ mod tests {
         names.iter().map(|(name, kind)| Column { name: (*name).to_owned(), kind: kind.clone() }).collect()
     }
 
-    fn row(value: Value) -> Map<String, Value> {
+    fn row(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
@@ -245,7 +245,7 @@ mod tests {
     fn a_row_becomes_an_exception_and_what_is_left_is_evidence() {
         let values =
             json!({"repository_id": 7, "fileserver_id": 3, "reason": "behind", "bytes": 5.0, "version": 4});
-        let exception = exception(SubjectKind::Replica, 1, row(values)).unwrap();
+        let exception = exception(SubjectKind::Replica, 1, row(&values)).unwrap();
         assert_eq!(exception.subject, Subject::Replica(RepositoryId(7), FileserverId(3)));
         assert_eq!((exception.priority, exception.reason.as_deref()), (100, Some("behind")));
         assert_eq!(exception.hints, Hints { bytes: Some(5), ..Hints::default() });
@@ -267,15 +267,15 @@ mod tests {
             ),
             (json!({"repository_id": 7, "reason": 1}), "row 4: column \"reason\" is 1 and must be text"),
         ] {
-            assert_eq!(exception(SubjectKind::Repository, 4, row(values)).unwrap_err(), part);
+            assert_eq!(exception(SubjectKind::Repository, 4, row(&values)).unwrap_err(), part);
         }
-        assert!(exception(SubjectKind::Key, 1, row(json!({"key": "x".repeat(501)}))).is_err());
+        assert!(exception(SubjectKind::Key, 1, row(&json!({"key": "x".repeat(501)}))).is_err());
     }
 
     #[test]
     fn long_texts_are_cut_and_not_kept_whole() {
         let values = json!({"key": "a", "reason": "ä".repeat(1_000), "more": "b".repeat(9_000)});
-        let exception = exception(SubjectKind::Key, 1, row(values)).unwrap();
+        let exception = exception(SubjectKind::Key, 1, row(&values)).unwrap();
         assert_eq!(exception.reason.unwrap().chars().count(), 301);
         assert!(exception.evidence["more"].as_str().unwrap().len() < 2_010);
     }

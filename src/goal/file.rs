@@ -246,10 +246,12 @@ impl<'a> Keys<'a> {
         Err(bad(line, &format!("one of {}", allowed.join(", ")), &near))
     }
 
-    fn word<T: FromStr>(&self, key: &str, all: &[T], as_str: fn(T) -> &'static str) -> Result<Option<T>, At>
-    where
-        T: Copy,
-    {
+    fn word<T: FromStr + Copy>(
+        &self,
+        key: &str,
+        all: &[T],
+        as_str: fn(T) -> &'static str,
+    ) -> Result<Option<T>, At> {
         let words: Vec<_> = all.iter().map(|one| as_str(*one)).collect();
         Ok(self.one_of(key, &words)?.and_then(|word| word.parse().ok()))
     }

@@ -24,11 +24,11 @@ pub fn refusal(name: &str) -> Option<&'static str> {
         | "current_time"
         | "localtime"
         | "localtimestamp" => CLOCK,
-        "random" | "random_normal" | "randomblob" | "gen_random_uuid" | "gen_random_bytes" | "uuid" => CHANCE,
+        "random" | "random_normal" | "randomblob" | "gen_random_uuid" | "gen_random_bytes" | "uuid"
+        | "currval" | "lastval" | "changes" | "total_changes" => CHANCE,
         "setseed" | "nextval" | "setval" | "set_config" | "txid_current" | "notify" | "last_insert_rowid" => {
             STATE
         }
-        "currval" | "lastval" | "changes" | "total_changes" => CHANCE,
         "pg_sleep" | "pg_sleep_for" | "pg_sleep_until" => SLEEP,
         "readfile" | "writefile" | "edit" | "load_extension" | "fts3_tokenizer" | "fsdir" | "lsmode" => {
             OUTSIDE

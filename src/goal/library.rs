@@ -243,8 +243,8 @@ async fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     while let Some(entry) = entries.next_entry().await? {
         let name = entry.file_name();
-        let is_goal =
-            name.to_str().is_some_and(|name| name.ends_with(".sql") && !name.starts_with(['.', '#', '~']));
+        let is_goal = stem(Path::new(&name)).is_some() && !name.as_encoded_bytes().starts_with(b".");
+        let is_goal = is_goal && !name.as_encoded_bytes().starts_with(b"#");
         if is_goal && !entry.file_type().await?.is_dir() {
             files.push(entry.path());
         }

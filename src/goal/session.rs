@@ -298,7 +298,7 @@ fn recheck_text(goal: &Goal, subject: &Subject) -> (String, usize, Vec<Value>) {
     let mut values = Vec::new();
     for (index, column) in contract::subject_columns(goal.subject).iter().enumerate() {
         let and = if index == 0 { "" } else { " AND " };
-        text.push_str(&format!("{and}g.{column} = ${}", goal.query.names.len() + index + 1));
+        text.extend([and, "g.", column, " = $", &(goal.query.names.len() + index + 1).to_string()]);
         values.extend(named(column, 0, Some(subject)));
     }
     text.push_str(" LIMIT 1");
@@ -341,6 +341,3 @@ impl<'a> Sending<'a> {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -189,7 +189,7 @@ fn bind(source: &str, all: &[Token], known: &[String]) -> Result<Query, At> {
         }
         let number = query.number(name);
         query.pieces.push(Piece { at: query.text.len(), file: token.start, len: 0 });
-        query.text.push_str(&format!(" ${number} "));
+        query.text.extend([" $", &number.to_string(), " "]);
         from = token.end;
     }
     query.copy(source, from, end);

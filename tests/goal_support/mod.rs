@@ -51,8 +51,8 @@ impl Tables {
     #[allow(clippy::disallowed_types, reason = "a database's name cannot be bound")]
     pub async fn postgres(url: &str) -> Self {
         let options = PgConnectOptions::from_str(url).unwrap();
-        let unique = tempfile::Builder::new().rand_bytes(12).prefix("").tempfile().unwrap();
-        let random = unique.path().file_name().unwrap().to_str().unwrap().to_lowercase();
+        let unique = tempfile::NamedTempFile::new().unwrap();
+        let random = unique.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.').to_owned();
         let name = format!("trued_goal_{}_{random}", std::process::id());
         let mut server = PgConnection::connect_with(&options).await.unwrap();
         let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE \"{name}\""));

@@ -57,7 +57,7 @@ fn literal(rest: &str) -> Option<usize> {
         let begin = prefix.len() + 1;
         return Some(begin + quoted(&rest[begin..], '"'));
     }
-    let begins = if rest.starts_with("b'") { 1 } else { 0 };
+    let begins = usize::from(rest.starts_with("b'"));
     let after = rest[begins..].strip_prefix('\'')?;
     let mut ahead = after.chars();
     match (ahead.next()?, ahead.next()) {
