@@ -231,15 +231,8 @@ impl Fileserver {
 }
 
 fn store(root: &Path, name: &str) -> Store {
-    Store {
-        layout: Layout::new(root),
-        git: Git::find(root).unwrap(),
-        key: ChecksumKey { id: 1, secret: [7; 32] },
-        fleet: "fleet".to_owned(),
-        fileserver: name.to_owned(),
-        signer: ed25519_dalek::SigningKey::from_bytes(&[9; 32]),
-        http: reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy().build().unwrap(),
-    }
+    let git = Git::find(root).unwrap();
+    Store::new(Layout::new(root), git, &crate::agent::testing::enrolment("fleet", name), None).unwrap()
 }
 
 /// Two fileservers, the first of which has what the origin has, and the second a copy of that.
