@@ -1,5 +1,7 @@
 //! An agent as its callers see it: over a socket, with real grants, real git and real restarts.
 
+mod whole;
+
 use super::super::testing::{enrolment, grant, key, make_repository, part};
 use super::super::{AgentError, Listen, Options, SweepSettings, long, run};
 use super::*;
