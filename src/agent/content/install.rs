@@ -138,7 +138,7 @@ impl Difference {
             for (name, oid) in batch {
                 command(&mut input, b"update ", name, &[oid.as_bytes(), b""]);
             }
-            update(at, &input).await?;
+            create(at, &input, self.is_large()).await?;
         }
         for (name, to) in &self.symbolic {
             symbolic(at, name, to).await?;
@@ -155,9 +155,14 @@ impl Difference {
         self.sync(at).await
     }
 
+    /// Whether so much is created that it is packed, and synced, at the end and not one by one.
+    fn is_large(&self) -> bool {
+        self.updates.len() > MANY
+    }
+
     /// Git syncs the files; the directories that name them are ours to sync.
     async fn sync(&self, at: At<'_>) -> Result<(), Refusal> {
-        if self.updates.len() > MANY {
+        if self.is_large() {
             return objects::pack_references(at).await;
         }
         let repository = at.repository.to_path_buf();
@@ -189,7 +194,15 @@ fn command(input: &mut Vec<u8>, verb: &[u8], name: &[u8], values: &[&[u8]]) {
 }
 
 async fn update(at: At<'_>, input: &[u8]) -> Result<(), Refusal> {
-    let arguments = ["update-ref", "--no-deref", "--stdin", "-z"].map(OsString::from).to_vec();
+    create(at, input, false).await
+}
+
+/// `synced_later`: twelve thousand loose references, each synced by itself, take a minute on a slow disk, and are
+/// packed into one file right after.
+async fn create(at: At<'_>, input: &[u8], synced_later: bool) -> Result<(), Refusal> {
+    let fsync = synced_later.then_some(["-c", "core.fsync=committed,loose-object"]);
+    let command = ["update-ref", "--no-deref", "--stdin", "-z"];
+    let arguments = fsync.into_iter().flatten().chain(command).map(OsString::from).collect();
     at.demand(arguments, input, RefusalCode::Damaged).await
 }
 

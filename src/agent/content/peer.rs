@@ -24,7 +24,9 @@ const QUIET: Duration = Duration::from_secs(30);
 const LIST_MOST: usize = 1024 * 1024 * 1024;
 /// Tries of a small call, and tries of a file that bring nothing more.
 const TRIES: u32 = 4;
-/// Objects files in one copy.
+/// Tries of one file altogether: each may bring a little.
+const TRIES_ALTOGETHER: u32 = 100;
+/// Object files in one copy.
 const FILES_MOST: usize = 5_000_000;
 
 /// One source, for one piece of work.
@@ -104,15 +106,16 @@ impl<'a> Peer<'a> {
         tokio::fs::create_dir_all(parent).await.map_err(unwritten)?;
         let mut to = tokio::fs::File::create(&path).await.map_err(unwritten)?;
         let size = u64::try_from(file.bytes).unwrap_or(0);
-        let (mut have, mut tries) = (0, 0);
+        let (mut have, mut tries, mut all) = (0, 0, 0);
         loop {
             let before = have;
+            all += 1;
             let broke = self.stream(id, file, &mut to, &mut have, &took).await?;
             if have == size {
                 break;
             }
             tries = if have > before { 0 } else { tries + 1 };
-            if have > size || tries >= TRIES {
+            if have > size || tries >= TRIES || all >= TRIES_ALTOGETHER {
                 return Err(self.failed(&format!("{}: {broke} after {have} of {size} bytes", file.path)));
             }
             self.pause(tries).await?;

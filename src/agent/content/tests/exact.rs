@@ -1,6 +1,6 @@
 //! What is imported, copied and brought back is exactly what the origin had.
 
-use super::support::{Fileserver, Origin, assert_sound, git, pair, picture};
+use super::support::{Fileserver, Origin, assert_as_sound, git, pair, picture};
 use crate::model::fleet::ObjectFormat::{self, Sha1, Sha256};
 use crate::model::wire::RefusalCode;
 
@@ -10,7 +10,7 @@ async fn assert_exact(origin: &Origin) {
     let wanted = picture(&origin.path);
     for copy in [&one, &two] {
         assert_eq!(picture(&copy.path()), wanted);
-        assert_sound(&copy.path());
+        assert_as_sound(&copy.path(), &origin.path);
         let verified = copy.verify().await;
         assert!(verified.checksum.is_some() && verified.problem.is_none(), "{verified:?}");
         assert!(copy.is_clean());
