@@ -123,9 +123,9 @@ fn refuse_token(source: &str, all: &[Token], index: usize, token: &Token) -> Res
     let opens = next.is_some_and(|next| next.is_symbol(source, "("));
     let refuse = |why: String| Err(At::new(token.start, why));
     match token.kind {
-        Kind::Text | Kind::Escaped if is_clock_text(text) => {
-            refuse("'now' reads the clock, and an evaluation must be repeatable: use :now".to_owned())
-        }
+        Kind::Text | Kind::Escaped if is_clock_text(source, text, before, next) => refuse(
+            "a moment written so reads the clock, and an evaluation must be repeatable: use :now".to_owned(),
+        ),
         Kind::Word | Kind::Quoted if opens => refuse_call(source, all, index),
         Kind::Word if before.is_some_and(|before| before.is_symbol(source, "(")) && is_any(text, &WRITES) => {
             refuse(format!("{} is refused: a goal only reads", text.to_uppercase()))
@@ -158,8 +158,13 @@ fn refuse_call(source: &str, all: &[Token], index: usize) -> Result<(), At> {
     Ok(())
 }
 
-fn is_clock_text(text: &str) -> bool {
-    text.trim_start_matches(['E', 'e']).trim_matches('\'').trim().eq_ignore_ascii_case("now")
+/// `'now'` anywhere, and `'today'` and its like where they are made a date or time.
+fn is_clock_text(source: &str, text: &str, before: Option<&Token>, next: Option<&Token>) -> bool {
+    let word = text.trim_start_matches(['E', 'e']).trim_matches('\'').trim().to_lowercase();
+    let typed =
+        before.is_some_and(|before| is_any(before.text(source), &["date", "timestamp", "timestamptz"]));
+    let cast = next.is_some_and(|next| next.is_symbol(source, "::"));
+    word == "now" || ((typed || cast) && ["today", "tomorrow", "yesterday"].contains(&word.as_str()))
 }
 
 fn is_any(text: &str, words: &[&str]) -> bool {

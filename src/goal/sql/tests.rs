@@ -91,6 +91,7 @@ fn reading_forms_are_admitted() {
         "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a) SELECT n FROM a",
         "with a as (select 1 as \"insert\"), b AS (SELECT replace(x, 'a', 'b') FROM a) select * from b",
         "SELECT substring(name FROM 1 FOR 3) FROM t",
+        "SELECT 'today is fine' AS a, 'today' FROM t",
         "SELECT date(x), strftime('%s', y) FROM t",
     ] {
         both(sql);
@@ -104,6 +105,9 @@ fn calls_that_are_not_repeatable_or_reach_out_are_refused_with_reasons() {
         ("SELECT random ()", "another answer"),
         ("SELECT CURRENT_TIMESTAMP", "use :now"),
         ("SELECT 'now'", "use :now"),
+        ("SELECT timestamp 'today'", "use :now"),
+        ("SELECT ' Yesterday '::date", "use :now"),
+        ("SELECT age(x) FROM t", "use :now"),
         ("SELECT datetime()", "use :now"),
         ("SELECT strftime('%s')", "use :now"),
         ("SELECT pg_sleep(100)", "must not wait"),
