@@ -12,7 +12,7 @@ fn on(engine: Engine, sql: &str) -> Result<Query, At> {
 
 fn both(sql: &str) -> Query {
     let sqlite = on(Engine::Sqlite, sql).unwrap();
-    assert_eq!(on(Engine::Postgres, sql).unwrap(), sqlite);
+    assert_eq!(on(Engine::Postgres, sql).unwrap().names, sqlite.names);
     sqlite
 }
 
@@ -34,7 +34,9 @@ fn names_become_placeholders_each_once() {
 #[test]
 fn names_in_strings_quotes_comments_and_casts_are_left_alone() {
     let text = "SELECT ':now' AS a, 'it''s :age' AS \":now\", /* :now */ 1 AS b -- :age\n FROM t";
-    assert_eq!(both(text).text, text);
+    assert_eq!(on(Engine::Postgres, text).unwrap().text, text);
+    // In double quotes SQLite would take a name that is no column for a string.
+    assert_eq!(on(Engine::Sqlite, text).unwrap().text, text.replace('"', "`"));
     let text = "SELECT $$:now$$, $a$ $$ :age $a$, E'\\':now', x::text, /* /* :now */ :age */ 1 FROM t";
     assert_eq!(on(Engine::Postgres, text).unwrap().text, text);
     let text = "SELECT [:now], `:age` FROM t";
