@@ -43,7 +43,7 @@ pub async fn serve(global: &Global, ask: Serve) -> anyhow::Result<Exit> {
     let base = Base::new(global, config, db, fleet, goals).await?;
     let shutdown = Shutdown::new();
     let address = listener.local_addr()?;
-    base.control(&shutdown, Controlling { enrolment: &controller, listener, roots: BTreeMap::new() })?;
+    base.control(&shutdown, Controlling { enrolment: &controller, listener, roots: BTreeMap::new() }).await?;
     if let Some(worker) = worker {
         base.work(&shutdown, &worker)?;
     }
@@ -64,7 +64,6 @@ pub async fn worker(global: &Global, ask: Worker) -> anyhow::Result<Exit> {
     let goals = files::directory(&layers, &config);
     let base = Base::new(global, config, db, fleet, goals).await?;
     let shutdown = Shutdown::new();
-    base.watch_goals(&shutdown);
     base.work(&shutdown, &enrolment)?;
     eprintln!("ready: worker {}", enrolment.part.name);
     run_until_stopped(&shutdown).await

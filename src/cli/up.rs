@@ -60,10 +60,8 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     let base = Base::new(global, config, db.clone(), identity, directories).await?;
     let children = Children::new(members.agents.clone(), !ask.no_respawn, ask.capacity);
     children.start(&shutdown)?;
-    base.control(
-        &shutdown,
-        Controlling { enrolment: &members.controller, listener, roots: members.roots() },
-    )?;
+    base.control(&shutdown, Controlling { enrolment: &members.controller, listener, roots: members.roots() })
+        .await?;
     base.work(&shutdown, &members.worker)?;
     data.announce(&UpFile { url: format!("http://{address}"), pid: std::process::id() })?;
     let stop = shutdown.token();

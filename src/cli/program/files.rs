@@ -4,7 +4,6 @@ use super::super::args::Global;
 use super::super::failure::Failure;
 use super::super::settings;
 use crate::config::{Config, Layers};
-use crate::controller::GoalFiles;
 use crate::goal::library::{self, Entry, Library};
 use crate::goal::session::Source;
 use crate::model::finding::Subject;
@@ -78,7 +77,8 @@ impl Shared {
     }
 }
 
-/// A directory of goals that is looked at again and again, telling all parts of the process.
+/// A directory of goals that is looked at again and again, for all parts of the process but the
+/// controller: it has a library of its own, and is the one that tells people and SQL.
 #[derive(Debug)]
 pub struct Files {
     library: Library,
@@ -96,10 +96,7 @@ impl Files {
         repairs: &Repairs,
         shared: Shared,
     ) -> anyhow::Result<Self> {
-        let library = Library::load(directory, source, subjects(repairs)).await.map_err(|problem| {
-            Failure::usage(problem.message)
-                .hint("goals.directory (TRUED_GOALS__DIRECTORY) names the directory of goal files")
-        })?;
+        let library = load(directory, source, repairs).await?;
         shared.set(library.entries().cloned().collect());
         Ok(Self { library, shared })
     }
@@ -108,18 +105,24 @@ impl Files {
     ///
     /// # Errors
     /// When the directory cannot be read; then everything stays as it was.
-    pub async fn look(&mut self) -> Result<Vec<Entry>, String> {
+    pub async fn look(&mut self) -> Result<(), String> {
         self.library.reload().await.map_err(|problem| problem.message)?;
-        let entries: Vec<_> = self.library.entries().cloned().collect();
-        self.shared.set(entries.clone());
-        Ok(entries)
+        self.shared.set(self.library.entries().cloned().collect());
+        Ok(())
     }
 }
 
-impl GoalFiles for Files {
-    fn load<'a>(&'a mut self, _: &'a Source) -> BoxFuture<'a, Result<Vec<Entry>, String>> {
-        self.look().boxed()
-    }
+/// Loads a directory of goals.
+///
+/// # Errors
+/// When it is missing or cannot be read.
+pub async fn load(directory: &Path, source: Source, repairs: &Repairs) -> anyhow::Result<Library> {
+    let loaded = Library::load(directory, source, subjects(repairs)).await;
+    loaded.map_err(|problem| {
+        Failure::usage(problem.message)
+            .hint("goals.directory (TRUED_GOALS__DIRECTORY) names the directory of goal files")
+            .into()
+    })
 }
 
 /// Asks the goals of this process again.

@@ -2,7 +2,7 @@
 
 use super::super::args::Global;
 use super::super::enrolment;
-use super::files::{Asking, Directories, Files, Shared, subjects};
+use super::files::{self, Asking, Directories, Files, Shared, subjects};
 use crate::agent::layout::Layout;
 use crate::config::Config;
 use crate::controller::{self, Controller, Pace};
@@ -34,6 +34,7 @@ pub struct Base {
     source: Source,
     repairs: Arc<Repairs>,
     goals: Shared,
+    directories: Directories,
     files: Mutex<Option<Files>>,
     reminders: Reminders,
     nudge: Nudge,
@@ -73,6 +74,7 @@ impl Base {
             source,
             repairs,
             goals,
+            directories,
             files: Mutex::new(Some(files)),
             reminders: Reminders::in_process(),
             nudge: Nudge::new(),
@@ -84,15 +86,15 @@ impl Base {
     ///
     /// # Errors
     /// When the enrolment's key is none.
-    pub fn control(&self, shutdown: &Shutdown, with: Controlling<'_>) -> anyhow::Result<()> {
+    pub async fn control(&self, shutdown: &Shutdown, with: Controlling<'_>) -> anyhow::Result<()> {
         let agents = Agents::new(with.enrolment)?;
-        let files = self.files().context("goal files are watched by another part already")?;
+        let library = files::load(&self.directories.goals, self.source.clone(), &self.repairs).await?;
         let controller = Controller {
             name: with.enrolment.part.name.clone(),
             settings: self.controller_settings(),
             database: self.db.clone(),
             source: self.source.clone(),
-            goals: Box::new(files),
+            goals: library,
             repairs: Arc::clone(&self.repairs),
             agents,
             reminders: self.reminders.clone(),
@@ -102,6 +104,7 @@ impl Base {
         };
         let api = self.api(shutdown, with.enrolment, with.roots)?;
         let stop = shutdown.token();
+        self.watch_goals(shutdown);
         shutdown.spawn(controller.run(stop.clone()));
         shutdown.spawn(async move {
             if let Err(error) = http::serve(with.listener, api).await {
@@ -136,16 +139,17 @@ impl Base {
             reminders: self.reminders.clone(),
             chance: Arc::clone(&self.chance),
         };
+        self.watch_goals(shutdown);
         shutdown.spawn(worker.run(shutdown.token()));
         self.tell_seen(shutdown, &enrolment.part.id);
         Ok(())
     }
 
-    /// Watches goal files for a process without a controller: its rechecks ask the newest ones.
-    pub fn watch_goals(&self, shutdown: &Shutdown) {
-        let (Some(mut files), poll, stop) = (self.files(), self.config.goals.poll, shutdown.token()) else {
-            return;
-        };
+    /// Watches goal files once for all parts of the process: rechecks and the API see the newest ones.
+    fn watch_goals(&self, shutdown: &Shutdown) {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut files) = files else { return };
+        let (poll, stop) = (self.config.goals.poll, shutdown.token());
         shutdown.spawn(async move {
             loop {
                 tokio::select! {
@@ -157,10 +161,6 @@ impl Base {
                 }
             }
         });
-    }
-
-    fn files(&self) -> Option<Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn controller_settings(&self) -> controller::Settings {
