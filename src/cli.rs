@@ -62,10 +62,7 @@ pub fn main() -> ExitCode {
 pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Arguments { global, command } = arguments;
     let people = matches!(command, Command::Up(_));
-    let long = matches!(
-        command,
-        Command::Up(_) | Command::Serve(_) | Command::Worker(_) | Command::Agent(_)
-    );
+    let long = matches!(command, Command::Up(_) | Command::Serve(_) | Command::Worker(_) | Command::Agent(_));
     // A short command's own lines are enough; what runs for long tells what it does.
     let filter = if long && !people { "info,sqlx=warn" } else { "warn,sqlx=error" };
     crate::telemetry::init(global.log_format.into(), filter, people)?;

@@ -9,6 +9,7 @@
 use crate::clock;
 use crate::database::Database;
 use crate::fleet::Agents;
+use crate::goal::library::Library;
 use crate::goal::session::Source;
 use crate::model::Millis;
 use crate::model::chance::Chance;
@@ -39,7 +40,6 @@ pub(crate) mod testing;
 mod tests;
 
 pub use detector::Pace;
-pub use goals::GoalFiles;
 pub use metrics::Metrics;
 
 /// How the loops go. Every value is configurable; the defaults are what is shipped.
@@ -88,8 +88,8 @@ pub struct Controller {
     pub database: Database,
     /// Where goals are asked.
     pub source: Source,
-    /// Where goals come from.
-    pub goals: Box<dyn GoalFiles>,
+    /// The directory of goals.
+    pub goals: Library,
     /// All repairs.
     pub repairs: Arc<Repairs>,
     /// Whom it asks.

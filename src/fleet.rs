@@ -1,14 +1,27 @@
 //! The client side of agents: one signed call a function, with a deadline, and errors by kind.
 //!
-//! Nothing is retried here: whoever calls knows whether a second try is safe.
+//! Nothing is retried here: whoever calls knows whether a second try is safe. Each call carries a grant of its own,
+//! signed for this agent, this action and (for changes) this epoch. Long calls have no bound on the whole, only on
+//! silence; hanging up ends the work at the agent.
 
-use crate::model::grant::{End, Enrolment};
+mod call;
+mod import;
+mod lines;
+
+pub use import::Importer;
+
+use crate::clock;
+use crate::model::Millis;
+use crate::model::grant::{Action, End, Enrolment, Grant};
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    ChecksumAnswer, ChecksumRequest, CopyAnswer, ImportAnswer, ImportRequest, InventoryPage, PackAnswer,
-    PartsList, Progress, QuarantineAnswer, QuarantineRequest, Refusal, ReplicateRequest, ResyncRequest,
-    Status, VerifyAnswer,
+    ChecksumAnswer, ChecksumRequest, CopyAnswer, InventoryPage, PartsList, Progress, QuarantineAnswer,
+    QuarantineRequest, Refusal, ReplicateRequest, ResyncRequest, Status, VerifyAnswer,
 };
+use anyhow::Context as _;
+use call::Call;
+use reqwest::Method;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -47,9 +60,44 @@ pub enum CallError {
     },
 }
 
+/// How long a grant for a short call holds: the call's own time, and clocks that differ a little.
+const SHORT_GRANT: Millis = 60_000;
+/// How long a grant for a copy holds: the source is shown it again for every file.
+const LONG_GRANT: Millis = 12 * 60 * 60 * 1000;
+/// The longest that a short call may take.
+const SHORT: Duration = Duration::from_secs(30);
+/// Checksums list every reference; setting aside measures the copy.
+const MEASURING: Duration = Duration::from_mins(2);
+
 /// Calls agents in the name of one part.
-#[derive(Debug, Clone)]
-pub struct Agents {}
+#[derive(Clone)]
+pub struct Agents {
+    http: reqwest::Client,
+    fleet: Arc<str>,
+    part: Arc<str>,
+    key: Arc<ed25519_dalek::SigningKey>,
+}
+
+impl std::fmt::Debug for Agents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Agents {{ fleet: {}, part: {}, key: … }}", self.fleet, self.part)
+    }
+}
+
+/// What is asked for, apart from where.
+struct Wish<'a> {
+    action: Action,
+    repository: Option<RepositoryId>,
+    source: Option<&'a End>,
+    epoch: Option<i64>,
+    holds_for: Millis,
+}
+
+impl Wish<'_> {
+    const fn about(action: Action, repository: Option<RepositoryId>) -> Self {
+        Self { action, repository, source: None, epoch: None, holds_for: SHORT_GRANT }
+    }
+}
 
 /// Bounds of one long call: it ends when `cancel` is cancelled, or when no line came for `quiet`.
 #[derive(Debug, Clone)]
@@ -67,24 +115,32 @@ impl Agents {
     ///
     /// # Errors
     /// When the enrolment's key is not one.
-    pub fn new(_enrolment: &Enrolment) -> anyhow::Result<Self> {
-        todo!()
+    pub fn new(enrolment: &Enrolment) -> anyhow::Result<Self> {
+        let key = enrolment.signing_key().context("the enrolment's secret key is not a key")?;
+        Ok(Self {
+            http: call::client()?,
+            fleet: enrolment.fleet.as_str().into(),
+            part: enrolment.part.id.as_str().into(),
+            key: Arc::new(key),
+        })
     }
 
     /// The agent's status, within `timeout`.
     ///
     /// # Errors
     /// As [`CallError`].
-    pub async fn status(&self, _to: &End, _timeout: Duration) -> Result<Status, CallError> {
-        todo!()
+    pub async fn status(&self, to: &End, timeout: Duration) -> Result<Status, CallError> {
+        let grant = self.sign(to, &Wish::about(Action::Observe, None));
+        self.call(to, &grant, Method::GET, "/v1/status").answer(timeout).await
     }
 
     /// Gives the agent a new list of parts.
     ///
     /// # Errors
     /// As [`CallError`].
-    pub async fn put_parts(&self, _to: &End, _parts: &PartsList) -> Result<(), CallError> {
-        todo!()
+    pub async fn put_parts(&self, to: &End, parts: &PartsList) -> Result<(), CallError> {
+        let grant = self.sign(to, &Wish::about(Action::Configure, None));
+        self.call(to, &grant, Method::PUT, "/v1/parts").json(parts).done(SHORT).await
     }
 
     /// One page of the inventory.
@@ -93,12 +149,14 @@ impl Agents {
     /// As [`CallError`].
     pub async fn inventory(
         &self,
-        _to: &End,
-        _since: i64,
-        _after: RepositoryId,
-        _limit: i64,
+        to: &End,
+        since: i64,
+        after: RepositoryId,
+        limit: i64,
     ) -> Result<InventoryPage, CallError> {
-        todo!()
+        let grant = self.sign(to, &Wish::about(Action::Observe, None));
+        let path = format!("/v1/inventory?since={since}&after={after}&limit={limit}");
+        self.call(to, &grant, Method::GET, &path).answer(SHORT).await
     }
 
     /// A checksum, behind a fence. No epoch is needed: it changes nothing but the fence.
@@ -107,11 +165,13 @@ impl Agents {
     /// As [`CallError`].
     pub async fn checksum(
         &self,
-        _to: &End,
-        _id: RepositoryId,
-        _ask: &ChecksumRequest,
+        to: &End,
+        id: RepositoryId,
+        ask: &ChecksumRequest,
     ) -> Result<ChecksumAnswer, CallError> {
-        todo!()
+        let grant = self.sign(to, &Wish::about(Action::Verify, Some(id)));
+        let path = format!("/v1/repositories/{id}/checksum");
+        self.call(to, &grant, Method::POST, &path).json(ask).answer(MEASURING).await
     }
 
     /// Compares a copy with its disk.
@@ -120,13 +180,16 @@ impl Agents {
     /// As [`CallError`].
     pub async fn verify(
         &self,
-        _to: &End,
-        _id: RepositoryId,
-        _epoch: i64,
-        _ask: &ChecksumRequest,
-        _watch: &Watch,
+        to: &End,
+        id: RepositoryId,
+        epoch: i64,
+        ask: &ChecksumRequest,
+        watch: &Watch,
     ) -> Result<VerifyAnswer, CallError> {
-        todo!()
+        let wish =
+            Wish { epoch: Some(epoch), holds_for: LONG_GRANT, ..Wish::about(Action::Verify, Some(id)) };
+        let path = format!("/v1/repositories/{id}/verify");
+        self.call(to, &self.sign(to, &wish), Method::POST, &path).json(ask).watched(watch).await
     }
 
     /// Brings a copy to what `source` has.
@@ -135,14 +198,16 @@ impl Agents {
     /// As [`CallError`].
     pub async fn resync(
         &self,
-        _to: &End,
-        _source: &End,
-        _id: RepositoryId,
-        _epoch: i64,
-        _ask: &ResyncRequest,
-        _watch: &Watch,
+        to: &End,
+        source: &End,
+        id: RepositoryId,
+        epoch: i64,
+        ask: &ResyncRequest,
+        watch: &Watch,
     ) -> Result<CopyAnswer, CallError> {
-        todo!()
+        let grant = self.sign(to, &copying(source, id, epoch));
+        let path = format!("/v1/repositories/{id}/resync");
+        self.call(to, &grant, Method::POST, &path).json(ask).watched(watch).await
     }
 
     /// Makes a first copy of what `source` has.
@@ -151,14 +216,16 @@ impl Agents {
     /// As [`CallError`].
     pub async fn replicate(
         &self,
-        _to: &End,
-        _source: &End,
-        _id: RepositoryId,
-        _epoch: i64,
-        _ask: &ReplicateRequest,
-        _watch: &Watch,
+        to: &End,
+        source: &End,
+        id: RepositoryId,
+        epoch: i64,
+        ask: &ReplicateRequest,
+        watch: &Watch,
     ) -> Result<CopyAnswer, CallError> {
-        todo!()
+        let grant = self.sign(to, &copying(source, id, epoch));
+        let path = format!("/v1/repositories/{id}/replicate");
+        self.call(to, &grant, Method::POST, &path).json(ask).watched(watch).await
     }
 
     /// Sets a copy aside.
@@ -167,55 +234,44 @@ impl Agents {
     /// As [`CallError`].
     pub async fn quarantine(
         &self,
-        _to: &End,
-        _id: RepositoryId,
-        _epoch: i64,
-        _ask: &QuarantineRequest,
+        to: &End,
+        id: RepositoryId,
+        epoch: i64,
+        ask: &QuarantineRequest,
     ) -> Result<QuarantineAnswer, CallError> {
-        todo!()
+        let wish = Wish { epoch: Some(epoch), ..Wish::about(Action::Repair, Some(id)) };
+        let path = format!("/v1/repositories/{id}/quarantine");
+        self.call(to, &self.sign(to, &wish), Method::POST, &path).json(ask).answer(MEASURING).await
+    }
+
+    fn call<'a>(&'a self, to: &'a End, grant: &str, method: Method, path: &str) -> Call<'a> {
+        Call::new(&self.http, to, grant, method, path)
+    }
+
+    fn sign(&self, to: &End, wish: &Wish<'_>) -> String {
+        let grant = Grant {
+            fleet: self.fleet.to_string(),
+            part: self.part.to_string(),
+            action: wish.action,
+            repository: wish.repository,
+            destination: to.clone(),
+            source: wish.source.cloned(),
+            epoch: wish.epoch,
+            expires_at: clock::now() + wish.holds_for,
+        };
+        grant.sign(&self.key)
     }
 }
 
-/// Streams an import to agents under grants that the API signed.
-#[derive(Debug, Clone)]
-pub struct Importer {}
-
-impl Importer {
-    /// A client without a key of its own.
-    ///
-    /// # Errors
-    /// When no HTTP client can be made.
-    pub fn new() -> anyhow::Result<Self> {
-        todo!()
-    }
-
-    /// Streams a pack to one agent's staging; an agent that takes nothing for `quiet` is given up.
-    ///
-    /// # Errors
-    /// As [`CallError`].
-    pub async fn pack(
-        &self,
-        _to: &End,
-        _grant: &str,
-        _id: RepositoryId,
-        _object_format: crate::model::fleet::ObjectFormat,
-        _pack: reqwest::Body,
-        _quiet: Duration,
-    ) -> Result<PackAnswer, CallError> {
-        todo!()
-    }
-
-    /// Finishes an import on one agent.
-    ///
-    /// # Errors
-    /// As [`CallError`].
-    pub async fn finish(
-        &self,
-        _to: &End,
-        _grant: &str,
-        _id: RepositoryId,
-        _ask: &ImportRequest,
-    ) -> Result<ImportAnswer, CallError> {
-        todo!()
+const fn copying(source: &End, id: RepositoryId, epoch: i64) -> Wish<'_> {
+    Wish {
+        action: Action::Repair,
+        repository: Some(id),
+        source: Some(source),
+        epoch: Some(epoch),
+        holds_for: LONG_GRANT,
     }
 }
+
+#[cfg(test)]
+mod tests;

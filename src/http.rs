@@ -6,6 +6,7 @@
 //! something must come as `application/json`, which no page of another site can send unasked.
 
 pub mod backlog;
+pub mod compare;
 pub mod fileservers;
 pub mod goals;
 pub mod health;
@@ -48,6 +49,7 @@ pub fn router(api: Api) -> Router {
         .route("/repositories", get(repositories::list))
         .route("/repositories/{name}", get(repositories::show))
         .route("/repositories/{name}/wanted", put(repositories::set_wanted))
+        .route("/repositories/{name}/compare", post(compare::compare).layer(DefaultBodyLimit::disable()))
         .route("/imports", post(imports::plan))
         .route("/imports/{id}/finish", post(imports::finish))
         .fallback(problem::no_such_path);

@@ -1,30 +1,66 @@
 //! What is done to the content of repositories: checksums, verification, copying, importing.
 //!
 //! Admission (grants, epochs, one writer per repository) has happened before any of this is called,
-//! and the caller holds the repository's lock where it is to be changed.
+//! and the caller holds the repository's lock where it is to be changed. Copies are made out of sight and appear
+//! whole; what is overwritten or damaged is set aside, never unlinked.
+
+mod disk;
+mod foreign;
+mod hygiene;
+mod identity;
+mod import;
+mod install;
+mod manifest;
+mod objects;
+mod opened;
+mod overwritten;
+mod packs;
+mod peer;
+mod quarantine;
+mod references;
+mod refname;
+mod replicate;
+mod resync;
+mod staging;
+mod verify;
+
+pub use self::foreign::{Foreign, foreign};
+
+use self::references::References;
 use super::store::{Source, Store, Work};
+use crate::model::Millis;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
     ChecksumAnswer, CopyAnswer, ImportAnswer, ImportRequest, Manifest, PackAnswer, QuarantineAnswer, Refusal,
-    ReplicateRequest, ResyncRequest, VerifyAnswer,
+    RefusalCode, ReplicateRequest, ResyncRequest, VerifyAnswer,
 };
+use std::path::PathBuf;
 use tokio::io::AsyncRead;
 
 /// The checksum of a repository's references.
 ///
 /// # Errors
 /// `NotFound`, `Damaged`.
-pub async fn checksum(_store: &Store, _id: RepositoryId) -> Result<ChecksumAnswer, Refusal> {
-    todo!()
+pub async fn checksum(store: &Store, id: RepositoryId) -> Result<ChecksumAnswer, Refusal> {
+    let copy = opened::open(store, id).await?;
+    let format = copy.format;
+    let beside = store.layout.identity(id);
+    let (references, journal_version) = disk::blocking(move || {
+        let version = identity::read(&beside).map_or(0, |found| found.version);
+        Ok((References::read(&copy.path, copy.format)?, version))
+    })
+    .await?;
+    let checksum = references.checksum(&store.key, format);
+    Ok(ChecksumAnswer { checksum, references: references.count(), journal_version })
 }
 
 /// Compares a copy with its disk: checksum, pack trailers. A damaged or missing copy is an answer, not an error.
 ///
 /// # Errors
 /// `Cancelled`, `Failed`.
-pub async fn verify(_store: &Store, _id: RepositoryId, _work: &Work) -> Result<VerifyAnswer, Refusal> {
-    todo!()
+pub async fn verify(store: &Store, id: RepositoryId, work: &Work) -> Result<VerifyAnswer, Refusal> {
+    verify::verify(store, id, work).await
 }
 
 /// Brings a copy to what the source has; sets it aside and makes it new where it cannot be mended.
@@ -32,13 +68,14 @@ pub async fn verify(_store: &Store, _id: RepositoryId, _work: &Work) -> Result<V
 /// # Errors
 /// `SourceFailed`, `DiskFull`, `Cancelled`, `HistoryLost`, `Failed`.
 pub async fn resync(
-    _store: &Store,
-    _id: RepositoryId,
-    _source: &Source,
-    _ask: &ResyncRequest,
-    _work: &Work,
+    store: &Store,
+    id: RepositoryId,
+    source: &Source,
+    ask: &ResyncRequest,
+    work: &Work,
 ) -> Result<CopyAnswer, Refusal> {
-    todo!()
+    same(id, ask.identity.repository)?;
+    resync::resync(store, source, ask, work).await
 }
 
 /// Makes a first copy.
@@ -46,25 +83,22 @@ pub async fn resync(
 /// # Errors
 /// `Exists`, `SourceFailed`, `DiskFull`, `Cancelled`, `Failed`.
 pub async fn replicate(
-    _store: &Store,
-    _id: RepositoryId,
-    _source: &Source,
-    _ask: &ReplicateRequest,
-    _work: &Work,
+    store: &Store,
+    id: RepositoryId,
+    source: &Source,
+    ask: &ReplicateRequest,
+    work: &Work,
 ) -> Result<CopyAnswer, Refusal> {
-    todo!()
+    same(id, ask.identity.repository)?;
+    replicate::replicate(store, source, ask, work).await
 }
 
 /// Sets a copy aside.
 ///
 /// # Errors
 /// `Failed`.
-pub async fn quarantine(
-    _store: &Store,
-    _id: RepositoryId,
-    _reason: &str,
-) -> Result<QuarantineAnswer, Refusal> {
-    todo!()
+pub async fn quarantine(store: &Store, id: RepositoryId, reason: &str) -> Result<QuarantineAnswer, Refusal> {
+    quarantine::set_aside(store, id, reason).await
 }
 
 /// Takes a streamed pack into the staging of an import; replaces one that came before.
@@ -72,13 +106,13 @@ pub async fn quarantine(
 /// # Errors
 /// `Exists`, `DiskFull`, `BadRequest` with git's words, `Cancelled`.
 pub async fn import_pack(
-    _store: &Store,
-    _id: RepositoryId,
-    _format: ObjectFormat,
-    _pack: impl AsyncRead + Send + Unpin,
-    _work: &Work,
+    store: &Store,
+    id: RepositoryId,
+    format: ObjectFormat,
+    pack: impl AsyncRead + Send + Unpin,
+    work: &Work,
 ) -> Result<PackAnswer, Refusal> {
-    todo!()
+    import::pack(store, id, format, pack, work).await
 }
 
 /// Installs HEAD and references over a staged import and publishes the copy.
@@ -86,27 +120,28 @@ pub async fn import_pack(
 /// # Errors
 /// `Exists` where another content stands, `BadRequest`, `Failed`.
 pub async fn import_finish(
-    _store: &Store,
-    _id: RepositoryId,
-    _ask: &ImportRequest,
+    store: &Store,
+    id: RepositoryId,
+    ask: &ImportRequest,
 ) -> Result<ImportAnswer, Refusal> {
-    todo!()
+    import::finish(store, id, ask).await
 }
 
 /// HEAD and all references, in the text form of [`wire`](crate::model::wire).
 ///
 /// # Errors
 /// `NotFound`, `Damaged`.
-pub async fn references(_store: &Store, _id: RepositoryId) -> Result<Vec<u8>, Refusal> {
-    todo!()
+pub async fn references(store: &Store, id: RepositoryId) -> Result<Vec<u8>, Refusal> {
+    let copy = opened::open(store, id).await?;
+    disk::blocking(move || Ok(References::read(&copy.path, copy.format)?.to_text())).await
 }
 
 /// Lists what a first copy takes and holds it against deletion.
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn hold(_store: &Store, _id: RepositoryId) -> Result<Manifest, Refusal> {
-    todo!()
+pub async fn hold(store: &Store, id: RepositoryId) -> Result<Manifest, Refusal> {
+    manifest::hold(store, id).await
 }
 
 /// Opens one file of a manifest; anything that is not on the list is `NotFound`.
@@ -114,17 +149,42 @@ pub async fn hold(_store: &Store, _id: RepositoryId) -> Result<Manifest, Refusal
 /// # Errors
 /// `NotFound`.
 pub async fn open_file(
-    _store: &Store,
-    _id: RepositoryId,
-    _path: &str,
+    store: &Store,
+    id: RepositoryId,
+    path: &str,
 ) -> Result<(tokio::fs::File, u64), Refusal> {
-    todo!()
+    manifest::open_file(store, id, path).await
 }
 
 /// Ends a hold.
 ///
 /// # Errors
 /// `NotFound`.
-pub async fn release(_store: &Store, _id: RepositoryId, _hold: &str) -> Result<(), Refusal> {
-    todo!()
+pub async fn release(store: &Store, id: RepositoryId, hold: &str) -> Result<(), Refusal> {
+    manifest::release(store, id, hold)
 }
+
+/// Whether a copy is being made from this repository now: nothing of it may be deleted then.
+#[must_use]
+pub fn is_held(store: &Store, id: RepositoryId, now: Millis) -> bool {
+    manifest::is_held(store, id, now)
+}
+
+/// The directory of a repository that is fit to be handed to git, for serving reads: it is plain, and its `config` is
+/// the agent's own (a foreign one is replaced first, for git would obey it).
+///
+/// # Errors
+/// `NotFound`, `Damaged`.
+pub async fn directory(store: &Store, id: RepositoryId) -> Result<PathBuf, Refusal> {
+    Ok(opened::open(store, id).await?.path)
+}
+
+fn same(path: RepositoryId, asked: RepositoryId) -> Result<(), Refusal> {
+    if path == asked {
+        return Ok(());
+    }
+    Err(Refusal::new(RefusalCode::BadRequest, "the request names another repository than its path"))
+}
+
+#[cfg(test)]
+mod tests;

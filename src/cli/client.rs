@@ -49,7 +49,9 @@ impl Client {
         let mut base: Url =
             text.parse().map_err(|error| Failure::usage(format!("{text:?} is not an address: {error}")))?;
         if !matches!(base.scheme(), "http" | "https") {
-            return Err(Failure::usage(format!("{text:?} is not an address such as http://127.0.0.1:7080")).into());
+            return Err(
+                Failure::usage(format!("{text:?} is not an address such as http://127.0.0.1:7080")).into()
+            );
         }
         base.set_path("/api/v1/");
         let http = reqwest::Client::builder()
@@ -64,7 +66,11 @@ impl Client {
     ///
     /// # Errors
     /// When nobody answers, or the answer is no.
-    pub async fn get<T: DeserializeOwned>(&self, path: &[&str], query: &[(&str, String)]) -> anyhow::Result<T> {
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> anyhow::Result<T> {
         self.send(self.http.request(Method::GET, self.address(path)?).query(query)).await
     }
 
@@ -84,6 +90,21 @@ impl Client {
         self.send(self.http.request(Method::PUT, self.address(path)?).json(body)).await
     }
 
+    /// Streams bytes and asks about them.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn ask_about<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+        bytes: Vec<u8>,
+    ) -> anyhow::Result<T> {
+        let request = self.http.request(Method::POST, self.address(path)?).query(query);
+        let kind = (reqwest::header::CONTENT_TYPE, "application/octet-stream");
+        self.send(request.header(kind.0, kind.1).body(bytes)).await
+    }
+
     fn address(&self, path: &[&str]) -> anyhow::Result<Url> {
         let mut url = self.base.clone();
         url.path_segments_mut()
@@ -99,7 +120,8 @@ impl Client {
         let bytes = answer.bytes().await.map_err(|error| self.silent(&error))?;
         if status.is_success() {
             return serde_json::from_slice(&bytes).map_err(|error| {
-                Failure::new(Exit::Failed, format!("{} answered what cannot be read: {error}", self.base)).into()
+                Failure::new(Exit::Failed, format!("{} answered what cannot be read: {error}", self.base))
+                    .into()
             });
         }
         Err(match serde_json::from_slice::<Problem>(&bytes) {

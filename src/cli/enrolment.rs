@@ -90,7 +90,9 @@ pub fn read(path: &Path, role: Role) -> anyhow::Result<Enrolment> {
     }
     let key = enrolment.signing_key().map(|key| key.verifying_key());
     if key.is_none() || key != enrolment.part.key() {
-        return Err(Failure::usage(format!("the two keys in {} do not belong together", path.display())).into());
+        return Err(
+            Failure::usage(format!("the two keys in {} do not belong together", path.display())).into()
+        );
     }
     Ok(enrolment)
 }

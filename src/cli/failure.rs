@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn a_code_is_found_however_deep_it_lies() {
-        let error = Err::<(), _>(Failure::new(Exit::Unreachable, "nobody answers")).context("asking").unwrap_err();
+        let error =
+            Err::<(), _>(Failure::new(Exit::Unreachable, "nobody answers")).context("asking").unwrap_err();
         assert_eq!(exit_of(&error), Exit::Unreachable);
         assert_eq!(sentence(&error), "asking: nobody answers");
         assert_eq!(exit_of(&anyhow::anyhow!("something")), Exit::Failed);

@@ -83,7 +83,9 @@ async fn show(global: &Global, name: &str) -> anyhow::Result<Exit> {
         ];
         if let Some(since) = one.empty_since {
             let since = moment(since, now);
-            lines.push(format!("EMPTY    its root is another than the one that held its copies, since {since}"));
+            lines.push(format!(
+                "EMPTY    its root is another than the one that held its copies, since {since}"
+            ));
         }
         lines.join("\n")
     })?;
@@ -133,8 +135,7 @@ async fn add(
         eprintln!("fileserver {} would be added in {}", new.name, new.rack);
         return Ok(Exit::Done);
     }
-    let enrolment =
-        enrolment::enrolment(enrolled.fleet, part, secret, enrolled.parts, enrolled.checksum_key);
+    let enrolment = enrolment::enrolment(enrolled.fleet, part, secret, enrolled.parts, enrolled.checksum_key);
     output::line(&serde_json::to_string_pretty(&enrolment)?);
     eprintln!("this is the enrolment of the agent of {}: keep it secret, it is shown once", new.name);
     Ok(Exit::Done)

@@ -1,11 +1,12 @@
 //! `trued goal`: lists, one, a check, what one returns now, a look again.
 
-use super::args::{Global, GoalCommand, GoalVerb, Output};
+use super::args::{Global, GoalCommand, GoalVerb};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, age, moment_or_dash};
 use crate::clock;
 use crate::config::value;
+use crate::goal::library;
 use crate::goal::session::Source;
 use crate::http::shapes::{
     Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun, Status,
@@ -87,7 +88,7 @@ async fn check(global: &Global, files: &[PathBuf], database_url: Option<String>)
     for file in files {
         let text = read(file)?;
         let problem = match &database_url {
-            Some(url) => check_here(url, file, &text).await?,
+            Some(url) => check_here(global, url, file, &text).await?,
             None => {
                 let ask = CheckGoal { path: file.display().to_string(), text };
                 let checked: CheckedGoal = Client::new(global)?.post(&["goals", "check"], &ask).await?;
@@ -114,12 +115,11 @@ fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
-async fn check_here(url: &str, file: &Path, text: &str) -> anyhow::Result<Option<String>> {
+async fn check_here(global: &Global, url: &str, file: &Path, text: &str) -> anyhow::Result<Option<String>> {
     let source = Source::new(url).map_err(|problem| Failure::usage(problem.message))?;
-    let problem = match super::program::parse_goal(file, text) {
-        Err(problem) => Some(problem),
-        Ok(goal) => source.check(&goal).await.err(),
-    };
+    let repairs = super::program::files::repairs(global)?;
+    let known = super::program::files::subjects(&repairs);
+    let problem = library::check(file, text, &source, &known).await.err();
     match problem {
         Some(problem) if !problem.text => Err(Failure::new(Exit::Unreachable, problem.message).into()),
         other => Ok(other.map(|problem| problem.message)),
@@ -154,8 +154,7 @@ async fn evaluate(global: &Global, names: Vec<String>, wait: &str) -> anyhow::Re
     let until = clock::now() + wait;
     let goals = loop {
         let status: Status = client.get(&["status"], &[]).await?;
-        let ours: Vec<_> =
-            status.goals.into_iter().filter(|goal| asked.goals.contains(&goal.name)).collect();
+        let ours: Vec<_> = status.goals.into_iter().filter(|goal| asked.goals.contains(&goal.name)).collect();
         if ours.iter().all(|goal| goal.evaluated_at.is_some_and(|at| at >= asked.at)) {
             break ours;
         }

@@ -2,7 +2,8 @@
 
 use super::args::Output;
 use crate::model::Millis;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
 use std::io::Write as _;
 
@@ -26,7 +27,7 @@ pub fn answer<T: Serialize>(output: Output, value: &T, table: impl FnOnce() -> S
 /// A table of these columns and rows.
 pub fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(columns.iter().copied());
     for row in rows {
         table.add_row(row);
@@ -111,7 +112,10 @@ mod tests {
 
     #[test]
     fn ages_sizes_and_numbers_are_short() {
-        assert_eq!([age(5_000), age(65_000), age(7_860_000), age(90_000_000)], ["5s", "1m05s", "2h11m", "1d01h"]);
+        assert_eq!(
+            [age(5_000), age(65_000), age(7_860_000), age(90_000_000)],
+            ["5s", "1m05s", "2h11m", "1d01h"]
+        );
         assert_eq!([size(12), size(2048), size(10 << 30)], ["12 B", "2.0 KiB", "10.0 GiB"]);
         assert_eq!([number(3412), number(12), number(1_234_567)], ["3,412", "12", "1,234,567"]);
         assert_eq!(cut("abcdef", 4), "abc…");

@@ -43,8 +43,11 @@ async fn add(
                 parts::add(&db, &part).await?;
                 let detail = serde_json::json!({ "role": role });
                 let reason = change.reason.as_deref();
-                audit::append(&db, &Audited { who: "local", what: "part.add", subject: name, reason, detail })
-                    .await?;
+                audit::append(
+                    &db,
+                    &Audited { who: "local", what: "part.add", subject: name, reason, detail },
+                )
+                .await?;
             }
             Enrolled { fleet: fleet.fleet_id, parts: parts::list(&db).await?, checksum_key: None }
         }
@@ -72,9 +75,10 @@ async fn add(
 async fn list(global: &Global) -> anyhow::Result<Exit> {
     let enrolled: Enrolled = Client::new(global)?.get(&["parts"], &[]).await?;
     output::answer(global.output, &enrolled, || {
-        let rows = enrolled.parts.iter().map(|part| {
-            vec![part.id.clone(), part.role.to_string(), part.public_key.clone()]
-        });
+        let rows = enrolled
+            .parts
+            .iter()
+            .map(|part| vec![part.id.clone(), part.role.to_string(), part.public_key.clone()]);
         output::table(&["NAME", "ROLE", "PUBLIC KEY"], rows)
     })?;
     Ok(Exit::Done)

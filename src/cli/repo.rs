@@ -33,8 +33,7 @@ async fn list(global: &Global, behind: bool, limit: usize) -> anyhow::Result<Exi
     let mut all = RepositoryList { repositories: Vec::new(), next: Some(String::new()) };
     while let Some(after) = all.next.take_if(|_| all.repositories.len() < limit) {
         let page = PAGE.min(limit - all.repositories.len());
-        let query =
-            [("after", after), ("limit", page.to_string()), ("behind", behind.to_string())];
+        let query = [("after", after), ("limit", page.to_string()), ("behind", behind.to_string())];
         let page: RepositoryList = client.get(&["repositories"], &query).await?;
         all.repositories.extend(page.repositories);
         all.next = page.next;

@@ -24,7 +24,10 @@ pub fn layers(global: &Global) -> anyhow::Result<Layers> {
 ///
 /// # Errors
 /// On the first thing that is wrong.
-pub fn with_flags(global: &Global, flags: &[(&str, &str, Option<String>)]) -> anyhow::Result<(Layers, Config)> {
+pub fn with_flags(
+    global: &Global,
+    flags: &[(&str, &str, Option<String>)],
+) -> anyhow::Result<(Layers, Config)> {
     let mut layers = layers(global)?;
     for (flag, key, value) in flags {
         if let Some(value) = value {
@@ -40,8 +43,7 @@ pub fn with_flags(global: &Global, flags: &[(&str, &str, Option<String>)]) -> an
 /// # Errors
 /// When none is named.
 pub fn database_url(global: &Global, flag: Option<&str>) -> anyhow::Result<String> {
-    let (_, config) =
-        with_flags(global, &[("--database-url", "database.url", flag.map(ToOwned::to_owned))])?;
+    let (_, config) = with_flags(global, &[("--database-url", "database.url", flag.map(ToOwned::to_owned))])?;
     required(config.database_url)
 }
 

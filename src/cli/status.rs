@@ -45,11 +45,13 @@ fn render(status: &Status, now: Millis) -> String {
     }
     for server in status.fileservers.iter().filter(|server| server.health != Health::Online) {
         let counts = if server.counts { "still counts" } else { "does not count" };
-        let line = format!("  {} is {}, {} copies, {counts}", server.name, server.health, number(server.replicas));
+        let line =
+            format!("  {} is {}, {} copies, {counts}", server.name, server.health, number(server.replicas));
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
     if status.backlog.stuck > 0 {
-        let line = format!("STUCK       {} need a person → trued backlog --state stuck", status.backlog.stuck);
+        let line =
+            format!("STUCK       {} need a person → trued backlog --state stuck", status.backlog.stuck);
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
     text
@@ -57,7 +59,8 @@ fn render(status: &Status, now: Millis) -> String {
 
 fn health(status: &Status, now: Millis) -> String {
     let last = status.goals.iter().filter_map(|goal| goal.evaluated_at).max();
-    let evaluated = last.map_or("never evaluated".to_owned(), |at| format!("evaluated {} ago", age(now - at)));
+    let evaluated =
+        last.map_or("never evaluated".to_owned(), |at| format!("evaluated {} ago", age(now - at)));
     format!("HEALTH      {}   {evaluated}   {}", status.health.level, status.health.codes.join(" "))
 }
 
@@ -142,7 +145,13 @@ mod tests {
                 goal("replicas-match", GoalState::Unmet, 3, None),
                 goal("replicas-suffice", GoalState::Unknown, 0, Some("timeout 30s")),
             ],
-            backlog: Backlog { total: 3, waiting: 1, running: 2, oldest_seconds: Some(70), ..Backlog::default() },
+            backlog: Backlog {
+                total: 3,
+                waiting: 1,
+                running: 2,
+                oldest_seconds: Some(70),
+                ..Backlog::default()
+            },
             fileservers: vec![server("fs-1", Health::Online, true), server("fs-2", Health::Offline, false)],
             health: HealthReport { level: "HEALTH_WARN".into(), codes: vec!["FILESERVER_SILENT".into()] },
         }

@@ -10,7 +10,7 @@ use super::metrics::{add, set};
 use super::right::Right;
 use super::{Shared, brakes, millis};
 use crate::clock;
-use crate::database::{self, attempts, findings, fileservers, repositories};
+use crate::database::{self, attempts, fileservers, findings, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, Plan, Step};
@@ -89,14 +89,15 @@ async fn round(shared: &Shared, hold: &mut Hold) -> database::Result<Round> {
         return Ok(Round::default());
     }
     if let Some(brake) = braked(shared, hold) {
-        let held: Vec<_> = ready.iter().map(|one| (one.id, braked_by(brake), None)).collect();
-        let deferred = findings::defer(db, &held).await?;
+        let waiting: Vec<_> = ready.iter().map(|one| (one.id, braked_by(brake), None)).collect();
+        let deferred = findings::defer(db, &waiting).await?;
         return Ok(Round { looked_at: ready.len(), admitted: 0, deferred });
     }
     let fleet = view(shared, &ready, &running).await?;
     let now = db.now().await?;
     let started = attempts::started_since(db, now - 60_000).await?;
-    let started = started.into_iter().map(|(repair, n)| (repair, u32::try_from(n).unwrap_or(u32::MAX))).collect();
+    let started =
+        started.into_iter().map(|(repair, n)| (repair, u32::try_from(n).unwrap_or(u32::MAX))).collect();
     let facts = Facts {
         findings: &ready,
         fleet: &fleet,
@@ -107,7 +108,11 @@ async fn round(shared: &Shared, hold: &mut Hold) -> database::Result<Round> {
         now,
         seed: shared.chance.next(),
     };
-    let (admitted, deferred) = split(admit(&facts), &ready);
+    let Decided { admitted, deferred, yielding } = split(admit(&facts), &ready);
+    for repository in yielding {
+        let cancelled = attempts::yield_repository(db, repository, &shared.repairs.yielding()).await?;
+        add(&shared.metrics.cancelled, u64::from(cancelled));
+    }
     let made = if admitted.is_empty() { Vec::new() } else { attempts::admit(db, &admitted).await? };
     let deferred = if deferred.is_empty() { 0 } else { findings::defer(db, &deferred).await? };
     if !made.is_empty() {
@@ -142,6 +147,8 @@ fn braked(shared: &Shared, hold: &mut Hold) -> Option<&'static str> {
     let brake = hold.update(holding, now);
     let before = shared.metrics.braked.swap(u64::from(brake.is_some()), std::sync::atomic::Ordering::Relaxed);
     match brake {
+        // Each start waits a moment for the agents: no news.
+        Some(brakes::START) if before == 0 => tracing::info!("repairs wait until the agents were heard"),
         Some(name) if before == 0 => {
             tracing::warn!(target: "trued::event", kind = "brake", name, "the brake {name} holds all repairs");
         }
@@ -201,7 +208,9 @@ async fn view(shared: &Shared, ready: &[Finding], running: &[Attempt]) -> databa
     let mut known: BTreeMap<RepositoryId, RepositoryView> = BTreeMap::new();
     for some in ids.chunks(IDS) {
         let rows = repositories::by_ids(db, some).await?;
-        known.extend(rows.into_iter().map(|row| (row.id, RepositoryView { repository: row, replicas: vec![] })));
+        known.extend(
+            rows.into_iter().map(|row| (row.id, RepositoryView { repository: row, replicas: vec![] })),
+        );
         for replica in repositories::replicas_of(db, some).await? {
             if let Some(one) = known.get_mut(&replica.repository_id) {
                 one.replicas.push(replica);
@@ -221,22 +230,26 @@ fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
     arriving
 }
 
-type Admitted = Vec<(Finding, Plan)>;
-type Deferred = Vec<(FindingId, Deferral, Option<Millis>)>;
+/// What is to be written of a round's decisions.
+#[derive(Default)]
+struct Decided {
+    admitted: Vec<(Finding, Plan)>,
+    deferred: Vec<(FindingId, Deferral, Option<Millis>)>,
+    /// Repositories whose attempt only reads, and is in the way of a more urgent finding.
+    yielding: Vec<RepositoryId>,
+}
 
-fn split(decisions: Vec<Admission>, ready: &[Finding]) -> (Admitted, Deferred) {
-    let (mut admitted, mut deferred) = (Admitted::new(), Deferred::new());
+fn split(decisions: Vec<Admission>, ready: &[Finding]) -> Decided {
+    let mut decided = Decided::default();
     for decision in decisions {
+        let Some(finding) = ready.get(decision.finding()) else { continue };
         match decision {
-            Admission::Admit { finding, plan } => {
-                admitted.extend(ready.get(finding).map(|finding| (finding.clone(), plan)));
-            }
-            Admission::Defer { finding, deferral, until } => {
-                deferred.extend(ready.get(finding).map(|finding| (finding.id, deferral, until)));
-            }
+            Admission::Admit { plan, .. } => decided.admitted.push((finding.clone(), plan)),
+            Admission::Defer { deferral, until, .. } => decided.deferred.push((finding.id, deferral, until)),
+            Admission::Yield { .. } => decided.yielding.extend(finding.subject.repository()),
         }
     }
-    (admitted, deferred)
+    decided
 }
 
 #[cfg(test)]
@@ -249,7 +262,9 @@ mod tests {
             let (by_priority, oldest) = head_sizes(lanes);
             assert!(oldest >= 1 && by_priority >= 7 * oldest, "one slot in eight goes to the oldest");
             let lanes_read = LOOKED_AT / usize::try_from(by_priority + oldest).unwrap() + 1;
-            assert!(lanes.min(lanes_read) * usize::try_from(by_priority + oldest).unwrap() <= LOOKED_AT + 256);
+            assert!(
+                lanes.min(lanes_read) * usize::try_from(by_priority + oldest).unwrap() <= LOOKED_AT + 256
+            );
         }
     }
 }

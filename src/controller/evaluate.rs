@@ -6,7 +6,7 @@
 
 use super::Shared;
 use super::evaluation::{self, Occasion};
-use super::goals::{Board, GoalFiles, Running};
+use super::goals::{Board, Running};
 use super::metrics::add;
 use super::right::Right;
 use super::schedule::{self, Due};
@@ -14,6 +14,7 @@ use super::suspects::Suspects;
 use crate::clock;
 use crate::database;
 use crate::goal::Goal;
+use crate::goal::library::Library;
 use crate::model::Millis;
 use crate::model::goal::GoalStatus;
 use std::collections::HashMap;
@@ -47,8 +48,8 @@ struct Kept {
 }
 
 /// Looks at the files, and keeps one task for each goal, until stopped.
-pub(super) async fn run(shared: Arc<Shared>, files: Box<dyn GoalFiles>, stop: CancellationToken) {
-    let mut board = Board::new(Arc::clone(&shared), files);
+pub(super) async fn run(shared: Arc<Shared>, library: Library, stop: CancellationToken) {
+    let mut board = Board::new(Arc::clone(&shared), library);
     let evaluator = Arc::new(Evaluator {
         suspects: Suspects::new(Arc::clone(&shared)),
         running: board.watch(),

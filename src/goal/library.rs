@@ -1,6 +1,31 @@
-//! The goals of a directory: loaded whole, watched, the last good version of each kept.
-use super::file::Goal;
+//! The goals of a directory: loaded whole, read again when asked, the last good version of each kept.
+//!
+//! A text becomes the running one only when it parses, its repair exists and takes its
+//! subject, and the real engine prepared it. A bad or half-written text changes nothing
+//! but the goal's error. What is unlike before is read twice, a moment apart, so that a
+//! file in the middle of being saved is neither taken nor missed. Files that are no
+//! goals (hidden ones, editors' backups, other endings) are passed over.
+
+use super::file::{Goal, MAX_FILE_BYTES, stem};
+use super::session::{Problem, Source};
+use crate::model::goal::SubjectKind;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+pub use super::shipped::{shipped, write_shipped};
+
+/// The one database that goals can be asked of so far.
+const DATABASE: &str = "fleet";
+/// Goals of one directory; a fleet has dozens.
+const MAX_FILES: usize = 1_000;
+/// Between the two readings of what changed.
+const SETTLING: Duration = Duration::from_millis(200);
+
+/// The known repairs, and the subject that each takes.
+pub type Repairs = BTreeMap<String, SubjectKind>;
 
 /// One goal's file as it stands: what runs, and what is wrong with the newest text.
 #[derive(Debug, Clone)]
@@ -12,3 +37,246 @@ pub struct Entry {
     /// Why the text on disk is not what runs: `goals/x.sql:7:12: …`.
     pub error: Option<String>,
 }
+
+/// The goals of one directory.
+#[derive(Debug)]
+pub struct Library {
+    dir: PathBuf,
+    source: Source,
+    repairs: Repairs,
+    slots: BTreeMap<String, Slot>,
+}
+
+/// An entry, and the text that was judged last; none: it has to be judged again.
+#[derive(Debug)]
+struct Slot {
+    entry: Entry,
+    judged: Option<Read>,
+}
+
+/// What a reading of the directory found under one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Read {
+    Text { path: PathBuf, text: String },
+    Unreadable { path: PathBuf, why: String },
+}
+
+impl Library {
+    /// Loads a directory. Files that are no good are entries with an error; they stop nothing.
+    ///
+    /// # Errors
+    /// When the directory is missing or cannot be read.
+    pub async fn load(dir: &Path, source: Source, repairs: Repairs) -> Result<Self, Problem> {
+        let mut library = Self { dir: dir.to_owned(), source, repairs, slots: BTreeMap::new() };
+        let found = library.read().await?;
+        library.judge(found).await;
+        Ok(library)
+    }
+
+    /// Reads the directory again; returns whether any entry is another than before. The last good version of
+    /// each goal stays, and a goal whose file is gone goes.
+    ///
+    /// # Errors
+    /// When the directory is missing or cannot be read; then everything stays as it was.
+    pub async fn reload(&mut self) -> Result<bool, Problem> {
+        let found = self.read().await?;
+        if self.is_as_judged(&found) {
+            return Ok(false);
+        }
+        tokio::time::sleep(SETTLING).await;
+        let mut again = self.read().await?;
+        let removed: Vec<String> = self
+            .slots
+            .keys()
+            .filter(|name| !found.contains_key(*name) && !again.contains_key(*name))
+            .cloned()
+            .collect();
+        for name in &removed {
+            self.slots.remove(name);
+        }
+        again.retain(|name, read| found.get(name) == Some(read));
+        let changed = self.judge(again).await;
+        Ok(changed || !removed.is_empty())
+    }
+
+    /// All entries, by name.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.slots.values().map(|slot| &slot.entry)
+    }
+
+    /// The goals that run, by name.
+    pub fn running(&self) -> impl Iterator<Item = &Arc<Goal>> {
+        self.entries().filter_map(|entry| entry.running.as_ref())
+    }
+
+    /// The entry of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.slots.get(name).map(|slot| &slot.entry)
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn is_as_judged(&self, found: &BTreeMap<String, Read>) -> bool {
+        self.slots.len() == found.len()
+            && found.iter().all(|(name, read)| {
+                self.slots.get(name).is_some_and(|slot| slot.judged.as_ref() == Some(read))
+            })
+    }
+
+    /// Judges what is unlike what was judged before; returns whether any entry changed.
+    async fn judge(&mut self, found: BTreeMap<String, Read>) -> bool {
+        let mut changed = false;
+        for (name, read) in found {
+            if self.slots.get(&name).is_some_and(|slot| slot.judged.as_ref() == Some(&read)) {
+                continue;
+            }
+            let verdict = examine(&read, &self.source, &self.repairs).await;
+            let entry = Entry { name: name.clone(), running: None, error: None };
+            let slot = self.slots.entry(name).or_insert(Slot { entry, judged: None });
+            changed |= slot.settle(read, verdict);
+        }
+        changed
+    }
+
+    async fn read(&self) -> Result<BTreeMap<String, Read>, Problem> {
+        let files = list(&self.dir).await.map_err(|error| Problem {
+            message: format!("goals directory {}: {error}", self.dir.display()),
+            text: false,
+        })?;
+        let engine = self.source.engine();
+        let mut found = BTreeMap::new();
+        for path in files {
+            let Some((name, variant)) = stem(&path).map(|(name, variant)| (name.to_owned(), variant)) else {
+                continue;
+            };
+            match variant {
+                Some(other) if other != engine => {
+                    let why = format!(
+                        "there is no text for {0}: {name}.sql or {name}.{0}.sql is needed",
+                        engine.as_str()
+                    );
+                    found.entry(name).or_insert(Read::Unreadable { path, why });
+                }
+                Some(_) => {
+                    found.insert(name, open(path).await);
+                }
+                None => {
+                    let own = self.dir.join(format!("{name}.{}.sql", engine.as_str()));
+                    if !matches!(tokio::fs::try_exists(&own).await, Ok(true)) {
+                        found.insert(name, open(path).await);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Slot {
+    /// Takes a verdict; one for which the engine was away is asked for again next time.
+    fn settle(&mut self, read: Read, verdict: Result<Goal, Problem>) -> bool {
+        let (error, running) = match verdict {
+            Ok(goal) => (None, Some(Arc::new(goal))),
+            Err(problem) => {
+                self.judged = problem.text.then_some(read);
+                let changed = self.entry.error.as_ref() != Some(&problem.message);
+                self.entry.error = Some(problem.message);
+                return changed;
+            }
+        };
+        self.judged = Some(read);
+        let changed = self.entry.error != error || self.entry.running != running;
+        self.entry.error = error;
+        self.entry.running = running;
+        changed
+    }
+}
+
+/// Whether a text may run: parsed, its repair known, prepared on the real engine.
+async fn examine(read: &Read, source: &Source, repairs: &Repairs) -> Result<Goal, Problem> {
+    match read {
+        Read::Text { path, text } => check(path, text, source, repairs).await,
+        Read::Unreadable { path, why } => {
+            Err(Problem { message: format!("{}: {why}", path.display()), text: true })
+        }
+    }
+}
+
+/// Checks one goal's text as the library does before it runs: for the command and for a directory's files.
+///
+/// # Errors
+/// Naming file, line and column; `text` is false when the engine could not be asked.
+pub async fn check(path: &Path, text: &str, source: &Source, repairs: &Repairs) -> Result<Goal, Problem> {
+    let goal = Goal::parse(path, text, source.engine())?;
+    remedied(&goal, repairs)?;
+    if goal.database != DATABASE {
+        let at = goal.text.find("database:").unwrap_or(0);
+        let message = goal.at(at, format!("unknown database \"{}\" (databases: {DATABASE})", goal.database));
+        return Err(Problem { message, text: true });
+    }
+    source.check(&goal).await?;
+    Ok(goal)
+}
+
+/// A goal's repair must exist and take the goal's subject.
+fn remedied(goal: &Goal, repairs: &Repairs) -> Result<(), Problem> {
+    let Some(repair) = &goal.repair else { return Ok(()) };
+    let refuse = |message: String| {
+        let at = goal.text.find("repair:").unwrap_or(0);
+        Err(Problem { message: goal.at(at, message), text: true })
+    };
+    match repairs.get(repair) {
+        None => {
+            let near = super::text::did_you_mean(repair, repairs.keys().map(String::as_str));
+            let known = repairs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            refuse(format!("unknown repair \"{repair}\"{near} (repairs: {known})"))
+        }
+        Some(subject) if *subject != goal.subject => refuse(format!(
+            "repair {repair} is done to a {subject}, and this goal is about a {}",
+            goal.subject
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The goal files of a directory, sorted by name.
+async fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut entries = tokio::fs::read_dir(dir).await?;
+    let mut files = Vec::new();
+    while let Some(entry) = entries.next_entry().await? {
+        let name = entry.file_name();
+        let is_goal = stem(Path::new(&name)).is_some() && !name.as_encoded_bytes().starts_with(b".");
+        let is_goal = is_goal && !name.as_encoded_bytes().starts_with(b"#");
+        if is_goal && !entry.file_type().await?.is_dir() {
+            files.push(entry.path());
+        }
+        if files.len() > MAX_FILES {
+            return Err(io::Error::other(format!("more than {MAX_FILES} goals")));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+async fn open(path: PathBuf) -> Read {
+    let bound = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
+    let read = async {
+        if tokio::fs::metadata(&path).await?.len() > bound {
+            return Err(io::Error::other(format!("longer than {MAX_FILE_BYTES} bytes")));
+        }
+        tokio::fs::read(&path).await
+    };
+    match read.await.map(String::from_utf8) {
+        Ok(Ok(text)) => Read::Text { path, text },
+        Ok(Err(_)) => Read::Unreadable { path, why: "it is not UTF-8 text".to_owned() },
+        Err(error) => Read::Unreadable { path, why: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use super::shapes::{Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, Goal
 use super::state::Api;
 use super::status::goal_row;
 use crate::database::goals;
-use crate::goal::library::Entry;
+use crate::goal::library::{self, Entry};
 use crate::model::finding::Exception;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -79,10 +79,7 @@ fn no_such_goal(name: &str, known: &[String]) -> Problem {
 /// When the engine is away; a problem of the text is an answer.
 pub async fn check(State(api): State<Api>, Json(ask): Json<CheckGoal>) -> Answer<CheckedGoal> {
     let path = std::path::Path::new(&ask.path);
-    let problem = match (api.hooks.parse)(path, &ask.text) {
-        Err(problem) => Some(problem),
-        Ok(goal) => api.source.check(&goal).await.err(),
-    };
+    let problem = library::check(path, &ask.text, &api.source, &api.repairs).await.err();
     match problem {
         Some(problem) if !problem.text => Err(Problem::failed(problem.message)),
         other => Ok(Json(CheckedGoal { problem: other.map(|problem| problem.message) })),

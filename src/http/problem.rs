@@ -96,14 +96,16 @@ pub async fn no_such_path(uri: Uri) -> Problem {
     Problem::not_found(format!("there is no {}", uri.path())).hint("the API is below /api/v1")
 }
 
-/// Refuses changes that do not come as JSON: forms of other sites cannot send that unasked.
+/// Refuses changes that do not come as JSON (or as plain bytes, where a list is streamed): no page of
+/// another site can send either unasked.
 pub async fn only_json_changes(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let json = request
         .headers()
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.split(';').next().map(str::trim) == Some("application/json"));
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|kind| matches!(kind.trim(), "application/json" | "application/octet-stream"));
     if reads || json {
         return next.run(request).await;
     }

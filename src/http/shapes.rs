@@ -460,3 +460,12 @@ pub struct GoalRun {
     /// Whether there are more than it may return.
     pub more: bool,
 }
+
+/// Whether a repository holds the references that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compared {
+    /// Whether there is a repository of this name.
+    pub exists: bool,
+    /// Whether it holds just these.
+    pub same: bool,
+}

@@ -2,14 +2,12 @@
 
 use super::sampler::Sampler;
 use crate::database::Database;
-use crate::goal::library::Entry;
+use crate::goal::library::{Entry, Repairs};
 use crate::goal::session::Source;
-use crate::goal::{Goal, session::Problem as GoalProblem};
 use crate::model::Millis;
 use crate::model::checksum::ChecksumKey;
 use crate::model::fleet::Fileserver;
 use crate::model::id::RepositoryId;
-use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +22,6 @@ pub struct Hooks {
     pub path_of: Arc<dyn Fn(&str, RepositoryId) -> String + Send + Sync>,
     /// The goals as they are loaded now.
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
-    /// Reads a goal file's text.
-    pub parse: Arc<dyn Fn(&Path, &str) -> Result<Goal, GoalProblem> + Send + Sync>,
 }
 
 /// The state of the API. Cheap to clone.
@@ -35,6 +31,8 @@ pub struct Api {
     pub db: Database,
     /// Where goals are asked.
     pub source: Source,
+    /// The known repairs and what each takes, for checking goals.
+    pub repairs: Arc<Repairs>,
     /// What it is handed.
     pub hooks: Hooks,
     /// The fleet's id.

@@ -184,6 +184,9 @@ mod base64_bytes {
 }
 
 #[cfg(test)]
+mod vectors;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

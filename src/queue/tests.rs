@@ -139,7 +139,7 @@ async fn until(seen: &mut watch::Receiver<(usize, usize)>, is: impl Fn(&(usize, 
 async fn no_more_is_claimed_than_may_run() {
     let (memory, gate) = (Memory::with(40), Arc::new(Semaphore::new(0)));
     let (handler, mut seen) = gated(&gate);
-    let running = start(&memory, workers(4, Duration::from_secs(60)), handler);
+    let running = start(&memory, workers(4, Duration::from_mins(1)), handler);
     until(&mut seen, |count| count.0 == 4).await;
     assert_eq!(memory.waiting(), 36, "four permits, four claims");
     gate.add_permits(40);
@@ -152,7 +152,7 @@ async fn no_more_is_claimed_than_may_run() {
 async fn running_handlers_are_waited_for_and_nothing_new_is_claimed_after_the_stop() {
     let (memory, gate) = (Memory::with(10), Arc::new(Semaphore::new(0)));
     let (handler, mut seen) = gated(&gate);
-    let mut running = start(&memory, workers(2, Duration::from_secs(60)), handler);
+    let mut running = start(&memory, workers(2, Duration::from_mins(1)), handler);
     until(&mut seen, |count| count.0 == 2).await;
     running.stop.cancel();
     assert!(tokio::time::timeout(Duration::from_millis(50), running.tasks.join_next()).await.is_err());
@@ -165,7 +165,7 @@ async fn running_handlers_are_waited_for_and_nothing_new_is_claimed_after_the_st
 async fn a_reminder_wakes_a_worker_long_before_its_sweep() {
     let (memory, gate) = (Memory::with(0), Arc::new(Semaphore::new(100)));
     let (handler, mut seen) = gated(&gate);
-    let running = start(&memory, workers(2, Duration::from_secs(3_600)), handler);
+    let running = start(&memory, workers(2, Duration::from_hours(1)), handler);
     while memory.claims.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
@@ -216,7 +216,7 @@ async fn what_was_claimed_and_not_started_is_put_back_when_the_consumer_goes_awa
         ledger: Arc::clone(&memory) as Arc<dyn Ledger>,
         permits: Arc::new(Semaphore::new(3)),
         tasks: tasks.clone(),
-        sweep: Duration::from_secs(60),
+        sweep: Duration::from_mins(1),
         chance: Arc::new(Chance::new(1)),
     };
     let (out, mut claims) = tokio::sync::mpsc::channel(3);

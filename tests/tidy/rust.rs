@@ -57,7 +57,7 @@ fn literal(rest: &str) -> Option<usize> {
         let begin = prefix.len() + 1;
         return Some(begin + quoted(&rest[begin..], '"'));
     }
-    let begins = if rest.starts_with("b'") { 1 } else { 0 };
+    let begins = usize::from(rest.starts_with("b'"));
     let after = rest[begins..].strip_prefix('\'')?;
     let mut ahead = after.chars();
     match (ahead.next()?, ahead.next()) {
@@ -208,13 +208,12 @@ pub fn words_of(identifier: &str) -> Vec<String> {
     words
 }
 
-/// Names of metrics that are registered, with their lines.
-pub fn registered_metrics(text: &str) -> Vec<(usize, String)> {
+/// First texts that a function is called with, with their lines: names of metrics, paths of routes.
+pub fn calls_with_text(text: &str, call: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for (at, call) in text.match_indices("registry.register(") {
+    for (at, _) in text.match_indices(call) {
         let line = 1 + text[..at].matches('\n').count();
-        let rest = &text[at + call.len()..];
-        found.extend(rest.split('"').nth(1).map(|name| (line, name.to_owned())));
+        found.extend(text[at + call.len()..].split('"').nth(1).map(|first| (line, first.to_owned())));
     }
     found
 }

@@ -361,8 +361,7 @@ async fn judge(tx: &mut Tx, into: &MergeInto, now: Millis) -> Result<()> {
     )
     .bind(&into.goal).bind(into.began_at).fetch_all(c).await)
     .doing(doing)?;
-    // From the highest on, so that none is met again with the count it just got.
-    for count in counts.into_iter().rev() {
+    for count in counts {
         let (state, deferral, next_at) = verdict(into, count + 1, now);
         within!(&mut *tx, c => sqlx::query(
             "/* findings::judge */ UPDATE findings SET ineffective = ineffective + 1, repaired_at = NULL, \
@@ -394,7 +393,8 @@ async fn open(tx: &mut Tx, into: &MergeInto, evaluation: EvaluationId, now: Mill
          SELECT $1, i.subject, i.repository_id, i.fileserver_id, CAST($2 AS TEXT), i.lane, i.priority, i.reason, \
                 i.hints, i.evidence, $3, $4, CASE WHEN CAST($2 AS TEXT) IS NULL THEN 'waiting' ELSE 'ready' END, $3 \
            FROM incoming i \
-          WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.goal = $1 AND f.subject = i.subject)",
+          WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.goal = $1 AND f.subject = i.subject) \
+          ORDER BY i.repository_id, i.fileserver_id, i.subject",
     )
     .bind(&into.goal).bind(&into.repair).bind(now).bind(evaluation).persistent(false)
     .execute(c).await.map(|done| done.rows_affected()))

@@ -1,0 +1,6 @@
+//! Copies on real repositories, with real git, between real (if small) servers.
+
+mod copying;
+mod damage;
+mod exact;
+mod support;

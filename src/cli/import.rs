@@ -1,0 +1,278 @@
+//! `trued repo import` and `create`: a plan from the API, the content straight to agents, their words back.
+//!
+//! The source is read once and streamed to all agents at the same time. An agent that stalls is
+//! dropped; as long as a quorum is left the import goes on, and what is missing is a finding.
+//! A second run goes on where the first one ended. A source that will not do is refused with a
+//! sentence, and the others are imported all the same.
+
+pub mod find;
+pub mod progress;
+pub mod source;
+pub mod stream;
+
+use super::args::{Global, Import, Output};
+use super::client::Client;
+use super::failure::{Exit, Failure, sentence};
+use super::output::{self, size};
+use crate::fleet::Importer;
+use crate::http::shapes::{Compared, FinishImport, ImportCopy, ImportPlan, PlanImport, RepositoryShown};
+use crate::model::fleet::ObjectFormat;
+use crate::model::grant::SignedReceipt;
+use crate::model::wire::{Identity, ImportRequest, RefusalCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::join_all;
+use progress::Progress;
+use serde::Serialize;
+use source::{Content, Source};
+
+/// What became of one source.
+#[derive(Debug, Clone, Serialize)]
+pub struct Imported {
+    /// Where it was read.
+    pub source: String,
+    /// The repository's name.
+    pub name: String,
+    /// `imported`, `there` (already), `planned` (dry run), `refused`.
+    pub outcome: &'static str,
+    /// Its number.
+    pub id: Option<i64>,
+    /// Copies made.
+    pub copies: usize,
+    /// What else is to be said.
+    pub message: String,
+}
+
+/// What all imports of one command share.
+struct Imports<'a> {
+    client: Client,
+    importer: Importer,
+    git: source::Runner,
+    ask: &'a Import,
+}
+
+/// Imports everything below the paths.
+///
+/// # Errors
+/// When nothing can be asked at all; a source that is refused makes the exit code 1.
+pub async fn run(global: &Global, ask: Import) -> anyhow::Result<Exit> {
+    let found = find::below(&ask.paths)?;
+    if ask.name.is_some() && found.len() != 1 {
+        let message = format!("--name is for a single repository, and there are {}", found.len());
+        return Err(Failure::usage(message).into());
+    }
+    let imports = Imports {
+        client: Client::new(global)?,
+        importer: Importer::new()?,
+        git: source::Runner::new()?,
+        ask: &ask,
+    };
+    let mut done = Vec::new();
+    for path in &found {
+        let name = ask.name.clone().unwrap_or_else(|| find::name_of(path));
+        let name = format!("{}{name}", ask.prefix);
+        let outcome = match imports.one(path, &name).await {
+            Ok(outcome) => outcome,
+            // Nobody there is not the source's fault: the others would only say the same.
+            Err(error) if super::failure::exit_of(&error) == Exit::Unreachable => return Err(error),
+            Err(error) => imports.refused(path, &name, &error),
+        };
+        if global.output == Output::Table {
+            tell(&outcome);
+        }
+        done.push(outcome);
+    }
+    let failed = done.iter().filter(|one| one.outcome == "refused").count();
+    if global.output == Output::Json {
+        output::line(&serde_json::to_string_pretty(&serde_json::json!({ "imports": done }))?);
+    }
+    if failed > 0 {
+        eprintln!("{failed} of {} were refused", done.len());
+        return Ok(Exit::Failed);
+    }
+    Ok(Exit::Done)
+}
+
+/// Creates an empty repository: the same path with an empty content.
+///
+/// # Errors
+/// When the name is taken, or nobody answers.
+pub async fn create(
+    global: &Global,
+    name: &str,
+    format: ObjectFormat,
+    wanted: u32,
+    dry_run: bool,
+) -> anyhow::Result<Exit> {
+    let client = Client::new(global)?;
+    let importer = Importer::new()?;
+    let content = Content::empty(format);
+    let ask = PlanImport { name: name.to_owned(), object_format: format, wanted, bytes: 0, dry_run };
+    let plan: ImportPlan = client.post(&["imports"], &ask).await?;
+    if dry_run {
+        output::line(&format!("{name} would be created on {}", places(&plan)));
+        return Ok(Exit::Done);
+    }
+    let all: Vec<_> = plan.copies.iter().collect();
+    let shown = finish(&client, &importer, &plan, &content, &all).await?;
+    output::answer(global.output, &shown, || super::repo::render(&shown))?;
+    Ok(Exit::Done)
+}
+
+impl Imports<'_> {
+    async fn one(&self, path: &std::path::Path, name: &str) -> anyhow::Result<Imported> {
+        let source = Source::open(&self.git, path).await?;
+        let content = source.content().await?;
+        if let Some(there) = self.there(path, name, &content).await? {
+            return Ok(there);
+        }
+        let ask = PlanImport {
+            name: name.to_owned(),
+            object_format: content.format,
+            wanted: self.ask.replicas,
+            bytes: source.bytes(),
+            dry_run: self.ask.dry_run,
+        };
+        let plan: ImportPlan = self.client.post(&["imports"], &ask).await?;
+        let base = Imported {
+            source: path.display().to_string(),
+            name: name.to_owned(),
+            outcome: "planned",
+            id: None,
+            copies: plan.copies.len(),
+            message: format!("{}, on {}", size(source.bytes()), places(&plan)),
+        };
+        if self.ask.dry_run {
+            return Ok(base);
+        }
+        let progress = Progress::new(name, source.bytes());
+        let taken = stream::to_all(&source, &content, &plan, &self.importer, &progress).await?;
+        progress.phase("publishing");
+        let shown = finish(&self.client, &self.importer, &plan, &content, &taken).await?;
+        progress.end();
+        Ok(Imported {
+            outcome: "imported",
+            id: Some(shown.id.0),
+            copies: shown.replicas.len(),
+            message: names(&shown),
+            ..base
+        })
+    }
+
+    /// What is there already with the same content is passed over; with another one it is refused.
+    async fn there(
+        &self,
+        path: &std::path::Path,
+        name: &str,
+        content: &Content,
+    ) -> anyhow::Result<Option<Imported>> {
+        let query = [("object_format", content.format.to_string())];
+        let text = content.text.clone();
+        let compared: Compared =
+            self.client.ask_about(&["repositories", name, "compare"], &query, text).await?;
+        if !compared.exists {
+            return Ok(None);
+        }
+        if !compared.same {
+            let message = format!("there is a repository {name:?} already, with other content");
+            return Err(Failure::new(Exit::Failed, message).into());
+        }
+        Ok(Some(Imported {
+            source: path.display().to_string(),
+            name: name.to_owned(),
+            outcome: "there",
+            id: None,
+            copies: 0,
+            message: "already there, with the same content".to_owned(),
+        }))
+    }
+
+    fn refused(&self, path: &std::path::Path, name: &str, error: &anyhow::Error) -> Imported {
+        Imported {
+            source: path.display().to_string(),
+            name: name.to_owned(),
+            outcome: "refused",
+            id: None,
+            copies: 0,
+            message: sentence(error),
+        }
+    }
+}
+
+fn tell(one: &Imported) {
+    let id = one.id.map_or(String::new(), |id| format!(" (repository {id})"));
+    let line = match one.outcome {
+        "imported" => format!("imported {}{id}: {} copies on {}", one.name, one.copies, one.message),
+        "planned" => format!("would import {}: {} copies, {}", one.name, one.copies, one.message),
+        "there" => format!("passed over {}: {}", one.name, one.message),
+        _ => {
+            eprintln!("refused {}: {}", one.source, one.message);
+            return;
+        }
+    };
+    output::line(&line);
+}
+
+fn places(plan: &ImportPlan) -> String {
+    plan.copies.iter().map(|copy| format!("{} ({})", copy.to.name, copy.rack)).collect::<Vec<_>>().join(", ")
+}
+
+fn names(shown: &RepositoryShown) -> String {
+    shown
+        .replicas
+        .iter()
+        .map(|replica| format!("{} ({})", replica.fileserver, replica.rack))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Has the agents publish what they took, and brings their words to the API.
+async fn finish(
+    client: &Client,
+    importer: &Importer,
+    plan: &ImportPlan,
+    content: &Content,
+    copies: &[&ImportCopy],
+) -> anyhow::Result<RepositoryShown> {
+    let ask = ImportRequest {
+        identity: Identity {
+            repository: plan.id,
+            name: plan.name.clone(),
+            object_format: content.format,
+            wanted: plan.wanted,
+            version: 1,
+        },
+        head: content.head.clone(),
+        references: STANDARD.encode(&content.text),
+    };
+    let words =
+        join_all(copies.iter().map(|copy| importer.finish(&copy.to, &copy.grant, plan.id, &ask))).await;
+    let mut receipts: Vec<SignedReceipt> = Vec::new();
+    let mut last = None;
+    for (word, copy) in words.into_iter().zip(copies) {
+        match word {
+            Ok(answer) => receipts.push(answer.receipt),
+            Err(error) => {
+                eprintln!("{}: {}: {error}", plan.name, copy.to.name);
+                last = Some(error);
+            }
+        }
+    }
+    if u32::try_from(receipts.len()).unwrap_or(u32::MAX) < plan.quorum {
+        return Err(too_few(receipts.len(), plan, last).into());
+    }
+    client.post(&["imports", &plan.id.to_string(), "finish"], &FinishImport { receipts }).await
+}
+
+fn too_few(have: usize, plan: &ImportPlan, last: Option<crate::fleet::CallError>) -> Failure {
+    let full = matches!(&last, Some(crate::fleet::CallError::Refused(refusal)) if refusal.code == RefusalCode::DiskFull);
+    let why = last.map_or(String::new(), |error| format!(": {error}"));
+    let message =
+        format!("{have} of {} copies were made, {} are needed{why}", plan.copies.len(), plan.quorum);
+    let failure = Failure::new(Exit::Failed, message);
+    if full {
+        failure.hint("free space on fileservers, or add one; `trued fileserver list` shows what is free")
+    } else {
+        failure.hint("run the same command again: it goes on where this one ended")
+    }
+}

@@ -1,0 +1,145 @@
+//! `trued serve`, `worker`, `agent`: one part each; and the joining of parts that `up` uses too.
+
+pub mod files;
+pub mod join;
+
+use super::args::{Agent, Global, Serve, Worker};
+use super::failure::{Exit, Failure};
+use super::{enrolment, migrate, settings};
+use crate::agent::{self, AgentError, Listen, Options, SweepSettings};
+use crate::config::Config;
+use crate::http;
+use crate::model::grant::Role;
+use crate::shutdown::Shutdown;
+use join::{Base, Controlling};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Everything ends within this time of being asked to.
+pub const ENDS_WITHIN: Duration = Duration::from_secs(9);
+
+/// `trued serve`
+///
+/// # Errors
+/// When it cannot start.
+pub async fn serve(global: &Global, ask: Serve) -> anyhow::Result<Exit> {
+    let flags = [
+        ("--database-url", "database.url", ask.database_url),
+        ("--listen", "http.listen", ask.listen.map(|address| address.to_string())),
+        ("--schedule", "goals.schedule", ask.schedule),
+        ("--grace", "fleet.grace", ask.grace),
+    ];
+    let (layers, config) = settings::with_flags(global, &flags)?;
+    let url = settings::required(config.database_url.clone())?;
+    let controller = enrolment::read(&ask.enrolment, Role::Controller)?;
+    let worker = ask.worker_enrolment.filter(|_| ask.worker);
+    let worker = worker.map(|path| enrolment::read(&path, Role::Worker)).transpose()?;
+    let listener = http::bind(config.http.listen).await?;
+    let (db, fleet) = migrate::open_current(&url).await?;
+    let goals = files::directory(&layers, &config);
+    let base = Base::new(global, config, db, fleet, goals).await?;
+    let shutdown = Shutdown::new();
+    let address = listener.local_addr()?;
+    base.control(&shutdown, Controlling { enrolment: &controller, listener, roots: BTreeMap::new() }).await?;
+    if let Some(worker) = worker {
+        base.work(&shutdown, &worker)?;
+    }
+    eprintln!("ready: http://{address}");
+    run_until_stopped(&shutdown).await
+}
+
+/// `trued worker`
+///
+/// # Errors
+/// When it cannot start.
+pub async fn worker(global: &Global, ask: Worker) -> anyhow::Result<Exit> {
+    let flags = [("--database-url", "database.url", ask.database_url)];
+    let (layers, config) = settings::with_flags(global, &flags)?;
+    let url = settings::required(config.database_url.clone())?;
+    let enrolment = enrolment::read(&ask.enrolment, Role::Worker)?;
+    let (db, fleet) = migrate::open_current(&url).await?;
+    let goals = files::directory(&layers, &config);
+    let base = Base::new(global, config, db, fleet, goals).await?;
+    let shutdown = Shutdown::new();
+    base.work(&shutdown, &enrolment)?;
+    eprintln!("ready: worker {}", enrolment.part.name);
+    run_until_stopped(&shutdown).await
+}
+
+/// `trued agent`
+///
+/// # Errors
+/// When it cannot start.
+pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
+    let flags = [("--capacity", "agent.capacity", ask.capacity)];
+    let (_, config) = settings::with_flags(global, &flags)?;
+    let enrolment = enrolment::read(&ask.enrolment, Role::Agent)?;
+    let options = agent_options(&config, Options::new(enrolment, ask.root, Listen::At(ask.listen)));
+    let shutdown = Shutdown::new();
+    let stop = shutdown.token();
+    let parent = ask.until_stdin_closes;
+    shutdown.spawn(async move {
+        tokio::select! {
+            () = stopped() => {}
+            () = stdin_closes(), if parent => {}
+            () = stop.cancelled() => {}
+        }
+        stop.cancel();
+    });
+    agent::run(options, shutdown.token(), |address| eprintln!("ready: http://{address}"))
+        .await
+        .map_err(agent_failure)?;
+    shutdown.finish(ENDS_WITHIN).await;
+    Ok(Exit::Done)
+}
+
+fn agent_options(config: &Config, options: Options) -> Options {
+    let sweep = SweepSettings { least: config.agent.sweep, ..SweepSettings::default() };
+    Options { capacity: config.agent.capacity, sweep, reads: config.agent.processes, ..options }
+}
+
+fn agent_failure(error: AgentError) -> anyhow::Error {
+    let usage = !matches!(error, AgentError::Io { .. });
+    let error = anyhow::Error::from(error);
+    if usage { Failure::usage(super::failure::sentence(&error)).into() } else { error }
+}
+
+/// Waits for Ctrl-C or SIGTERM, then for all tasks to end.
+///
+/// # Errors
+/// When some had not ended in time.
+pub async fn run_until_stopped(shutdown: &Shutdown) -> anyhow::Result<Exit> {
+    let stop: CancellationToken = shutdown.token();
+    tokio::select! {
+        () = stopped() => {}
+        () = stop.cancelled() => {}
+    }
+    if shutdown.finish(ENDS_WITHIN).await {
+        return Ok(Exit::Done);
+    }
+    Err(Failure::new(Exit::TimedOut, "some work had not ended when the program did").into())
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+pub async fn stopped() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        tracing::warn!("signals cannot be heard: the program ends only when it is killed");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// Waits until standard input ends: whoever held its other end is gone.
+async fn stdin_closes() {
+    let mut stdin = tokio::io::stdin();
+    let mut nothing = [0; 64];
+    while stdin.read(&mut nothing).await.is_ok_and(|count| count > 0) {}
+}

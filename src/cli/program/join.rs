@@ -1,0 +1,258 @@
+//! Joining the parts of one process: what each is handed, and which tasks it runs.
+
+use super::super::args::Global;
+use super::super::enrolment;
+use super::files::{self, Asking, Directories, Files, Shared, subjects};
+use crate::agent::layout::Layout;
+use crate::config::Config;
+use crate::controller::{self, Controller, Pace};
+use crate::database::fleet::Fleet;
+use crate::database::{Database, parts};
+use crate::fleet::Agents;
+use crate::goal::session::Source;
+use crate::http::{self, Api, Hooks};
+use crate::model::chance::Chance;
+use crate::model::fleet::Fileserver;
+use crate::model::grant::{Action, End, Enrolment, Grant};
+use crate::model::id::RepositoryId;
+use crate::queue::{Nudge, Reminders};
+use crate::repair::Repairs;
+use crate::shutdown::Shutdown;
+use crate::worker::{self, Worker};
+use anyhow::Context as _;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// What all parts of one process share.
+pub struct Base {
+    config: Config,
+    db: Database,
+    fleet: Fleet,
+    source: Source,
+    repairs: Arc<Repairs>,
+    goals: Shared,
+    directories: Directories,
+    files: Mutex<Option<Files>>,
+    reminders: Reminders,
+    nudge: Nudge,
+    chance: Arc<Chance>,
+}
+
+/// What a controller with the API needs beside.
+pub struct Controlling<'a> {
+    /// Who it is.
+    pub enrolment: &'a Enrolment,
+    /// Where the API answers.
+    pub listener: TcpListener,
+    /// Roots of fileservers that are on this machine.
+    pub roots: BTreeMap<String, PathBuf>,
+}
+
+impl Base {
+    /// Loads goals and repairs.
+    ///
+    /// # Errors
+    /// When files are missing or wrong, or the database's URL will not do for goals.
+    pub async fn new(
+        _: &Global,
+        config: Config,
+        db: Database,
+        fleet: Fleet,
+        directories: Directories,
+    ) -> anyhow::Result<Self> {
+        let source = Source::new(db.url()).map_err(|problem| anyhow::anyhow!(problem.message))?;
+        let repairs = Arc::new(directories.repairs()?);
+        let goals = Shared::default();
+        let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone()).await?;
+        Ok(Self {
+            config,
+            db,
+            fleet,
+            source,
+            repairs,
+            goals,
+            directories,
+            files: Mutex::new(Some(files)),
+            reminders: Reminders::in_process(),
+            nudge: Nudge::new(),
+            chance: Arc::new(Chance::new(enrolment::seed()?)),
+        })
+    }
+
+    /// Starts a controller and the API.
+    ///
+    /// # Errors
+    /// When the enrolment's key is none.
+    pub async fn control(&self, shutdown: &Shutdown, with: Controlling<'_>) -> anyhow::Result<()> {
+        let agents = Agents::new(with.enrolment)?;
+        let library = files::load(&self.directories.goals, self.source.clone(), &self.repairs).await?;
+        let controller = Controller {
+            name: with.enrolment.part.name.clone(),
+            settings: self.controller_settings(),
+            database: self.db.clone(),
+            source: self.source.clone(),
+            goals: library,
+            repairs: Arc::clone(&self.repairs),
+            agents,
+            reminders: self.reminders.clone(),
+            nudge: self.nudge.clone(),
+            metrics: Arc::default(),
+            chance: Arc::clone(&self.chance),
+        };
+        let api = self.api(shutdown, with.enrolment, with.roots)?;
+        let stop = shutdown.token();
+        self.watch_goals(shutdown);
+        shutdown.spawn(controller.run(stop.clone()));
+        shutdown.spawn(async move {
+            if let Err(error) = http::serve(with.listener, api).await {
+                tracing::error!(error = &error as &dyn std::error::Error, "the API ended");
+                stop.cancel();
+            }
+        });
+        self.tell_seen(shutdown, &with.enrolment.part.id);
+        Ok(())
+    }
+
+    /// Starts a worker.
+    ///
+    /// # Errors
+    /// When the enrolment's key is none.
+    pub fn work(&self, shutdown: &Shutdown, enrolment: &Enrolment) -> anyhow::Result<()> {
+        let lease = Duration::from_millis(u64::try_from(self.config.worker.lease).unwrap_or_default());
+        let worker = Worker {
+            name: enrolment.part.name.clone(),
+            settings: worker::Settings {
+                concurrency: self.config.worker.concurrency,
+                lease,
+                renew: lease / 3,
+                sweep: self.config.queue.sweep,
+                grace: self.config.worker.shutdown_grace,
+                ..worker::Settings::default()
+            },
+            database: self.db.clone(),
+            agents: Agents::new(enrolment)?,
+            repairs: Arc::clone(&self.repairs),
+            recheck: Arc::new(Asking { source: self.source.clone(), goals: self.goals.clone() }),
+            reminders: self.reminders.clone(),
+            chance: Arc::clone(&self.chance),
+        };
+        self.watch_goals(shutdown);
+        shutdown.spawn(worker.run(shutdown.token()));
+        self.tell_seen(shutdown, &enrolment.part.id);
+        Ok(())
+    }
+
+    /// Watches goal files once for all parts of the process: rechecks and the API see the newest ones.
+    fn watch_goals(&self, shutdown: &Shutdown) {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut files) = files else { return };
+        let (poll, stop) = (self.config.goals.poll, shutdown.token());
+        shutdown.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(poll) => {}
+                }
+                if let Err(error) = files.look().await {
+                    tracing::warn!(error, "goal files could not be read; what runs goes on");
+                }
+            }
+        });
+    }
+
+    fn controller_settings(&self) -> controller::Settings {
+        let config = &self.config;
+        controller::Settings {
+            schedule: Some(config.goals.schedule.clone()),
+            reload: config.goals.poll,
+            parallel: config.goals.parallel,
+            dispatch: config.dispatch.period,
+            in_flight: config.dispatch.in_flight,
+            fill_limit: config.fleet.fill_limit,
+            grace: Duration::from_millis(u64::try_from(config.fleet.grace).unwrap_or_default()),
+            pace: Pace { online: config.observe.period, timeout: config.observe.timeout, ..Pace::default() },
+        }
+    }
+
+    fn api(
+        &self,
+        shutdown: &Shutdown,
+        enrolment: &Enrolment,
+        roots: BTreeMap<String, PathBuf>,
+    ) -> anyhow::Result<Api> {
+        let key = enrolment.signing_key().context("the enrolment has no key")?;
+        let (fleet, part) = (self.fleet.fleet_id.clone(), enrolment.part.id.clone());
+        let sign = move |id: RepositoryId, to: &Fileserver, expires_at| {
+            let grant = Grant {
+                fleet: fleet.clone(),
+                part: part.clone(),
+                action: Action::Import,
+                repository: Some(id),
+                destination: End { name: to.name.clone(), url: to.url.clone() },
+                source: None,
+                epoch: None,
+                expires_at,
+            };
+            grant.sign(&key)
+        };
+        let (nudge, goals) = (self.nudge.clone(), self.goals.clone());
+        Ok(Api {
+            db: self.db.clone(),
+            source: self.source.clone(),
+            repairs: Arc::new(subjects(&self.repairs)),
+            hooks: Hooks {
+                sign_import: Arc::new(sign),
+                evaluate: Arc::new(move |names: &[String]| {
+                    names.iter().for_each(|name| nudge.evaluate(Some(name)));
+                }),
+                path_of: Arc::new(move |name: &str, id| path_of(&roots, name, id)),
+                goals: Arc::new(move || goals.entries()),
+            },
+            fleet: self.fleet.fleet_id.clone(),
+            checksum_key: self.fleet.checksum_key.clone(),
+            fill_limit: self.config.fleet.fill_limit,
+            sampler: Arc::default(),
+            stopping: shutdown.token(),
+        })
+    }
+
+    /// Says that a part has started, and then now and again that it is there.
+    fn tell_seen(&self, shutdown: &Shutdown, id: &str) {
+        let (db, id, stop) = (self.db.clone(), id.to_owned(), shutdown.token());
+        shutdown.spawn(async move {
+            let mut started = true;
+            loop {
+                if let Err(error) = parts::seen(&db, &id, started).await {
+                    tracing::debug!(error = &error as &dyn std::error::Error, "a part could not be seen");
+                } else {
+                    started = false;
+                }
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(Duration::from_secs(30)) => {}
+                }
+            }
+        });
+    }
+}
+
+fn path_of(roots: &BTreeMap<String, PathBuf>, name: &str, id: RepositoryId) -> String {
+    let root = roots.get(name).cloned().unwrap_or_default();
+    Layout::new(root).repository(id).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_absolute_where_the_root_is_on_this_machine() {
+        let roots = BTreeMap::from([("fs-1".to_owned(), PathBuf::from("/data/fs-1"))]);
+        let id = RepositoryId(258);
+        assert_eq!(path_of(&roots, "fs-1", id), "/data/fs-1/repositories/01/02/258.git");
+        assert_eq!(path_of(&roots, "fs-9", id), "repositories/01/02/258.git");
+    }
+}

@@ -1,0 +1,141 @@
+//! `trued up`: everything on this machine. Controller, worker and API in this process, an agent
+//! process for each fileserver, so that a person can really kill one. A second start resumes.
+
+pub mod child;
+pub mod directory;
+pub mod fleet;
+
+use super::args::{Global, Up};
+use super::client::UpFile;
+use super::failure::Exit;
+use super::program::files::{self, Directories};
+use super::program::join::{Base, Controlling};
+use super::program::{ENDS_WITHIN, stopped};
+use super::{migrate, output, settings};
+use crate::config::{Config, Layers};
+use crate::database::{Database, fileservers};
+use crate::goal::library::write_shipped;
+use crate::http;
+use crate::model::fleet::Health;
+use crate::shutdown::Shutdown;
+use anyhow::Context as _;
+use child::Children;
+use directory::DataDirectory;
+use fleet::Member;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long "ready" waits for all agents to be online.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Time between two looks at that.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Runs it until Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// When it cannot start.
+pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
+    let (layers, config) = settings::with_flags(
+        global,
+        &[
+            ("--database-url", "database.url", ask.database_url.clone()),
+            ("--listen", "http.listen", ask.listen.map(|address| address.to_string())),
+            ("--schedule", "goals.schedule", ask.schedule.clone()),
+            ("--grace", "fleet.grace", ask.grace.clone()),
+            ("--capacity", "agent.capacity", ask.capacity.clone()),
+        ],
+    )?;
+    // First what may be refused, then what changes something.
+    let listener = http::bind(config.http.listen).await?;
+    let address = listener.local_addr()?;
+    let data = DataDirectory::take(&global.data)?;
+    let directories = directories(&layers, &config, &data)?;
+    let (db, identity) = database(&config, &data).await?;
+    let members = fleet::prepare(&db, &identity, &data, ask.fileservers).await?;
+    let shutdown = Shutdown::new();
+    let goals = directories.goals.clone();
+    let base = Base::new(global, config, db.clone(), identity, directories).await?;
+    let children = Children::new(members.agents.clone(), !ask.no_respawn, ask.capacity);
+    children.start(&shutdown)?;
+    base.control(&shutdown, Controlling { enrolment: &members.controller, listener, roots: members.roots() })
+        .await?;
+    base.work(&shutdown, &members.worker)?;
+    data.announce(&UpFile { url: format!("http://{address}"), pid: std::process::id() })?;
+    let stop = shutdown.token();
+    tokio::select! {
+        ready = ready(&db, &members.agents) => {
+            tell(address, &data, &goals, &children, ready?);
+            tokio::select! {
+                () = stopped() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        () = stopped() => {}
+        () = stop.cancelled() => {}
+    }
+    eprintln!("stopping");
+    let in_time = shutdown.finish(ENDS_WITHIN).await;
+    data.withdraw();
+    let _ = tokio::time::timeout(Duration::from_millis(500), db.close()).await;
+    if !in_time {
+        eprintln!("some work had not ended and is taken up at the next start");
+    }
+    Ok(Exit::Done)
+}
+
+/// Goals and repairs: as configured, else beside where one stands, else kept in the data directory.
+fn directories(layers: &Layers, config: &Config, data: &DataDirectory) -> anyhow::Result<Directories> {
+    let mut found = files::directory(layers, config);
+    let given = !layers.is_default("goals.directory") || config.goals.directory.is_dir();
+    if !given {
+        found.goals = data.path().join("goals");
+        write_shipped(&found.goals).with_context(|| format!("writing goals to {}", found.goals.display()))?;
+    }
+    Ok(found)
+}
+
+async fn database(
+    config: &Config,
+    data: &DataDirectory,
+) -> anyhow::Result<(Database, crate::database::fleet::Fleet)> {
+    let url = match config.database_url.as_str() {
+        "" => format!("sqlite:{}", data.path().join("trued.db").display()),
+        url => url.to_owned(),
+    };
+    let db = migrate::open(&url).await?;
+    db.migrate().await?;
+    let identity = migrate::ensure_fleet(&db).await?;
+    Ok((db, identity))
+}
+
+/// Waits until all agents are online; `false`: not all were in time.
+async fn ready(db: &Database, agents: &[Member]) -> anyhow::Result<bool> {
+    let until = Instant::now() + READY_WITHIN;
+    loop {
+        let all = fileservers::all(db).await?;
+        let online = |member: &Member| {
+            all.iter().any(|one| one.name == member.name && one.health == Health::Online && one.counts)
+        };
+        if agents.iter().all(online) {
+            return Ok(true);
+        }
+        if Instant::now() > until {
+            return Ok(false);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn tell(address: SocketAddr, data: &DataDirectory, goals: &Path, children: &Children, all: bool) {
+    let state = if all { "ready" } else { "ready, but not all fileservers are online" };
+    output::line(&format!("{state}: http://{address}"));
+    output::line(&format!("data         {}", data.path().display()));
+    output::line(&format!("goals        {}", goals.display()));
+    for line in children.lines() {
+        output::line(&line);
+    }
+    output::line("next         trued repo import PATH…    trued status    trued why NAME    (Ctrl-C stops)");
+}

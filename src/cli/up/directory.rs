@@ -1,0 +1,157 @@
+//! The data directory of `trued up`: its format, its one owner, and where things are in it.
+//!
+//! ```text
+//! DIR/version            format of the directory
+//! DIR/lock               held by the `trued up` that runs on it
+//! DIR/up.json            address of the API, while one runs
+//! DIR/ports.json         port of each agent, kept over restarts
+//! DIR/trued.db           the database, unless another is named
+//! DIR/keys/NAME.json     enrolments of all parts
+//! DIR/fileservers/NAME/  roots of agents
+//! ```
+
+use super::super::client::UpFile;
+use super::super::failure::Failure;
+use anyhow::Context as _;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Format of the directory that this version writes.
+const FORMAT: u32 = 1;
+
+/// A data directory that is ours as long as this is kept.
+#[derive(Debug)]
+pub struct DataDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Makes or takes a directory.
+    ///
+    /// # Errors
+    /// When it is of a newer version, another `trued up` has it, or it cannot be written.
+    pub fn take(path: &Path) -> anyhow::Result<Self> {
+        check_format(path)?;
+        fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
+        let path = fs::canonicalize(path).with_context(|| format!("looking at {}", path.display()))?;
+        let lock_path = path.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&lock_path)
+            .with_context(|| format!("opening {}", lock_path.display()))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(Failure::usage(format!("another `trued up` runs on {}", path.display()))
+                .hint("stop that one, or give another directory with --data")
+                .into());
+        }
+        // Again, now that nobody else writes it.
+        check_format(&path)?;
+        let version = path.join("version");
+        if !version.exists() {
+            write_whole(&version, &format!("{FORMAT}\n"))?;
+        }
+        let keys = path.join("keys");
+        fs::create_dir_all(&keys)
+            .and_then(|()| fs::set_permissions(&keys, Permissions::from_mode(0o700)))
+            .with_context(|| format!("making {}", keys.display()))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Where it is, absolute.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The enrolment of a part.
+    #[must_use]
+    pub fn key(&self, name: &str) -> PathBuf {
+        self.path.join("keys").join(format!("{name}.json"))
+    }
+
+    /// The root of a fileserver.
+    #[must_use]
+    pub fn root(&self, name: &str) -> PathBuf {
+        self.path.join("fileservers").join(name)
+    }
+
+    /// The ports of agents.
+    #[must_use]
+    pub fn ports(&self) -> PathBuf {
+        self.path.join("ports.json")
+    }
+
+    /// Tells commands where the API is.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn announce(&self, up: &UpFile) -> anyhow::Result<()> {
+        write_whole(&UpFile::path(&self.path), &serde_json::to_string_pretty(up)?)
+    }
+
+    /// Says that nothing runs any more.
+    pub fn withdraw(&self) {
+        let _ = fs::remove_file(UpFile::path(&self.path));
+    }
+}
+
+fn check_format(path: &Path) -> anyhow::Result<()> {
+    let Ok(text) = fs::read_to_string(path.join("version")) else { return Ok(()) };
+    match text.trim().parse::<u32>() {
+        Ok(found) if found <= FORMAT => Ok(()),
+        Ok(found) => Err(Failure::usage(format!(
+            "{} is of format {found}, made by a newer trued; this one knows up to {FORMAT}",
+            path.display()
+        ))
+        .into()),
+        Err(_) => {
+            Err(Failure::usage(format!("{}: {text:?} is not a version", path.join("version").display()))
+                .into())
+        }
+    }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let next = path.with_extension("next");
+    fs::write(&next, text)
+        .and_then(|()| File::open(&next)?.sync_all())
+        .and_then(|()| fs::rename(&next, path))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::failure::{Exit, exit_of};
+    use super::*;
+
+    #[test]
+    fn a_directory_of_a_newer_version_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("version"), "2\n").unwrap();
+        let error = DataDirectory::take(directory.path()).unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Usage);
+        assert!(error.to_string().contains("made by a newer trued"), "{error}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_one_may_run_on_a_directory_and_the_next_may_when_it_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/data");
+        let first = DataDirectory::take(&path).unwrap();
+        let error = DataDirectory::take(&path).unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Usage);
+        assert!(error.to_string().starts_with("another `trued up` runs on "), "{error}");
+        drop(first);
+        DataDirectory::take(&path).unwrap();
+    }
+}

@@ -1,0 +1,282 @@
+//! The column contract: which columns a goal's rows have, and a row as an [`Exception`].
+//!
+//! Checked twice: names and types when a goal is loaded, values row by row, where an
+//! error names row and column. Everything is bounded: texts are cut, numbers are
+//! ranged. Whether a subject comes twice is not seen here (it would need all subjects
+//! in memory): the merge, which holds them in SQL, refuses that.
+
+use super::text::nearest;
+use crate::model::finding::{Exception, Hints, Subject};
+use crate::model::goal::SubjectKind;
+use crate::model::id::{FileserverId, RepositoryId};
+use serde_json::{Map, Value};
+
+/// Columns that a row may have; more would be no summary for people.
+const MAX_COLUMNS: usize = 64;
+/// Characters of a reason that are kept.
+const MAX_REASON: usize = 300;
+/// Characters of a text in the evidence that are kept.
+const MAX_EVIDENCE: usize = 2_000;
+/// Bytes of a key: it is part of a unique index.
+const MAX_KEY: usize = 500;
+/// The priority of a row that gives none.
+const DEFAULT_PRIORITY: i32 = 100;
+
+/// What a column's type is, as far as the contract cares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Type {
+    /// Whole numbers, or numbers that may be whole.
+    Number,
+    /// Text.
+    Text,
+    /// Not known before a row is there.
+    Unknown,
+    /// Something else, by the engine's name.
+    Other(String),
+}
+
+/// One column of a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: Type,
+}
+
+/// The columns that name the subject.
+#[must_use]
+pub const fn subject_columns(kind: SubjectKind) -> &'static [&'static str] {
+    match kind {
+        SubjectKind::Repository => &["repository_id"],
+        SubjectKind::Replica => &["repository_id", "fileserver_id"],
+        SubjectKind::Fileserver => &["fileserver_id"],
+        SubjectKind::Key => &["key"],
+    }
+}
+
+const OPTIONAL: [(&str, Type); 5] = [
+    ("priority", Type::Number),
+    ("reason", Type::Text),
+    ("source_id", Type::Number),
+    ("destination_id", Type::Number),
+    ("bytes", Type::Number),
+];
+
+/// Checks a query's columns.
+///
+/// # Errors
+/// The column that is wrong, and the word it stands at in the query, if it is there.
+pub fn check(kind: SubjectKind, columns: &[Column]) -> Result<(), (String, Option<String>)> {
+    if columns.len() > MAX_COLUMNS {
+        return Err((format!("{} columns are more than {MAX_COLUMNS}", columns.len()), None));
+    }
+    for (index, column) in columns.iter().enumerate() {
+        if columns.iter().take(index).any(|other| other.name == column.name) {
+            return Err((format!("column \"{}\" stands twice", column.name), Some(column.name.clone())));
+        }
+    }
+    let text_subject = kind == SubjectKind::Key;
+    for name in subject_columns(kind) {
+        subject_column(kind, name, columns)?;
+        typed(columns, name, if text_subject { &Type::Text } else { &Type::Number })?;
+    }
+    for (name, kind) in &OPTIONAL {
+        typed(columns, name, kind)?;
+        misspelt(columns, name)?;
+    }
+    Ok(())
+}
+
+fn subject_column(kind: SubjectKind, name: &str, columns: &[Column]) -> Result<(), (String, Option<String>)> {
+    if columns.iter().any(|column| column.name == name) {
+        return Ok(());
+    }
+    let near = nearest(name, columns.iter().map(|column| column.name.as_str()));
+    let more = near.map_or_else(String::new, |near| format!("; column \"{near}\": did you mean \"{name}\"?"));
+    Err((
+        format!("column \"{name}\" is missing: a goal about a {kind} returns it{more}"),
+        near.map(str::to_owned),
+    ))
+}
+
+fn typed(columns: &[Column], name: &str, wanted: &Type) -> Result<(), (String, Option<String>)> {
+    let Some(column) = columns.iter().find(|column| column.name == name) else { return Ok(()) };
+    if column.kind == *wanted || column.kind == Type::Unknown {
+        return Ok(());
+    }
+    let (found, wanted) = (described(&column.kind), described(wanted));
+    Err((format!("column \"{name}\" is {found} and must be {wanted}"), Some(name.to_owned())))
+}
+
+fn described(kind: &Type) -> String {
+    match kind {
+        Type::Number => "a number".to_owned(),
+        Type::Text => "text".to_owned(),
+        Type::Unknown => "unknown".to_owned(),
+        Type::Other(name) => name.clone(),
+    }
+}
+
+/// One letter off an optional column would silently become evidence.
+fn misspelt(columns: &[Column], name: &str) -> Result<(), (String, Option<String>)> {
+    if columns.iter().any(|column| column.name == name) {
+        return Ok(());
+    }
+    match columns.iter().find(|column| strsim::osa_distance(&column.name, name) == 1) {
+        Some(column) => {
+            Err((format!("column \"{}\": did you mean \"{name}\"?", column.name), Some(column.name.clone())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A row (counted from 1) as an exception.
+///
+/// # Errors
+/// Naming row and column.
+pub fn exception(kind: SubjectKind, row: u64, mut values: Map<String, Value>) -> Result<Exception, String> {
+    let subject = subject(kind, row, &mut values)?;
+    let priority = whole(row, "priority", values.remove("priority"))?;
+    let priority = i32::try_from(priority.unwrap_or(DEFAULT_PRIORITY.into()))
+        .ok()
+        .filter(|priority| (0..=999).contains(priority))
+        .ok_or_else(|| format!("row {row}: column \"priority\" is not between 0 and 999"))?;
+    let reason = text(row, "reason", values.remove("reason"))?.map(|reason| cut(reason, MAX_REASON));
+    let hints = Hints {
+        source_id: whole(row, "source_id", values.remove("source_id"))?.map(FileserverId),
+        destination_id: whole(row, "destination_id", values.remove("destination_id"))?.map(FileserverId),
+        bytes: whole(row, "bytes", values.remove("bytes"))?,
+    };
+    for value in values.values_mut() {
+        if let Value::String(text) = value {
+            *text = cut(std::mem::take(text), MAX_EVIDENCE);
+        }
+    }
+    Ok(Exception { subject, priority, reason, hints, evidence: values })
+}
+
+fn subject(kind: SubjectKind, row: u64, values: &mut Map<String, Value>) -> Result<Subject, String> {
+    let mut id = |name: &str| {
+        whole(row, name, values.remove(name))?
+            .ok_or_else(|| format!("row {row}: column \"{name}\" is NULL or missing"))
+    };
+    Ok(match kind {
+        SubjectKind::Repository => Subject::Repository(RepositoryId(id("repository_id")?)),
+        SubjectKind::Replica => {
+            Subject::Replica(RepositoryId(id("repository_id")?), FileserverId(id("fileserver_id")?))
+        }
+        SubjectKind::Fileserver => Subject::Fileserver(FileserverId(id("fileserver_id")?)),
+        SubjectKind::Key => {
+            let key = text(row, "key", values.remove("key"))?
+                .ok_or_else(|| format!("row {row}: column \"key\" is NULL or missing"))?;
+            if key.is_empty() || key.len() > MAX_KEY {
+                return Err(format!("row {row}: column \"key\" is empty or longer than {MAX_KEY} bytes"));
+            }
+            Subject::Key(key)
+        }
+    })
+}
+
+fn whole(row: u64, name: &str, value: Option<Value>) -> Result<Option<i64>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_i64().or_else(|| whole_fraction(&value)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(format!("row {row}: column \"{name}\" is {value} and must be a whole number")),
+        },
+    }
+}
+
+/// 3.0, as engines give it for sums, is whole.
+#[allow(clippy::cast_possible_truncation, reason = "the range is checked before")]
+fn whole_fraction(value: &Value) -> Option<i64> {
+    let number = value.as_f64()?;
+    (number.fract() == 0.0 && number.abs() < 9.0e15).then_some(number as i64)
+}
+
+fn text(row: u64, name: &str, value: Option<Value>) -> Result<Option<String>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(value) => Err(format!("row {row}: column \"{name}\" is {value} and must be text")),
+    }
+}
+
+fn cut(text: String, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn columns(names: &[(&str, Type)]) -> Vec<Column> {
+        names.iter().map(|(name, kind)| Column { name: (*name).to_owned(), kind: kind.clone() }).collect()
+    }
+
+    fn row(value: &Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn columns_must_name_the_subject_with_the_right_type() {
+        let ok = columns(&[("repository_id", Type::Number), ("priority", Type::Unknown), ("x", Type::Text)]);
+        assert_eq!(check(SubjectKind::Repository, &ok), Ok(()));
+        let near = check(SubjectKind::Repository, &columns(&[("repo_id", Type::Number)])).unwrap_err();
+        assert!(near.0.contains("did you mean \"repository_id\"?"), "{}", near.0);
+        assert_eq!(near.1.as_deref(), Some("repo_id"));
+        for wrong in [
+            columns(&[("repository_id", Type::Text)]),
+            columns(&[("repository_id", Type::Number), ("priority", Type::Text)]),
+            columns(&[("repository_id", Type::Number), ("reason", Type::Number)]),
+            columns(&[("repository_id", Type::Number), ("priorty", Type::Number)]),
+            columns(&[("repository_id", Type::Number), ("x", Type::Text), ("x", Type::Text)]),
+        ] {
+            assert!(check(SubjectKind::Repository, &wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_becomes_an_exception_and_what_is_left_is_evidence() {
+        let values =
+            json!({"repository_id": 7, "fileserver_id": 3, "reason": "behind", "bytes": 5.0, "version": 4});
+        let exception = exception(SubjectKind::Replica, 1, row(&values)).unwrap();
+        assert_eq!(exception.subject, Subject::Replica(RepositoryId(7), FileserverId(3)));
+        assert_eq!((exception.priority, exception.reason.as_deref()), (100, Some("behind")));
+        assert_eq!(exception.hints, Hints { bytes: Some(5), ..Hints::default() });
+        assert_eq!(Value::Object(exception.evidence), json!({"version": 4}));
+    }
+
+    #[test]
+    fn errors_name_row_and_column() {
+        for (values, part) in [
+            (json!({"repository_id": null}), "row 4: column \"repository_id\" is NULL or missing"),
+            (json!({}), "row 4: column \"repository_id\" is NULL or missing"),
+            (
+                json!({"repository_id": "7"}),
+                "row 4: column \"repository_id\" is \"7\" and must be a whole number",
+            ),
+            (
+                json!({"repository_id": 7, "priority": 1000}),
+                "row 4: column \"priority\" is not between 0 and 999",
+            ),
+            (json!({"repository_id": 7, "reason": 1}), "row 4: column \"reason\" is 1 and must be text"),
+        ] {
+            assert_eq!(exception(SubjectKind::Repository, 4, row(&values)).unwrap_err(), part);
+        }
+        assert!(exception(SubjectKind::Key, 1, row(&json!({"key": "x".repeat(501)}))).is_err());
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_not_kept_whole() {
+        let values = json!({"key": "a", "reason": "ä".repeat(1_000), "more": "b".repeat(9_000)});
+        let exception = exception(SubjectKind::Key, 1, row(&values)).unwrap();
+        assert_eq!(exception.reason.unwrap().chars().count(), 301);
+        assert!(exception.evidence["more"].as_str().unwrap().len() < 2_010);
+    }
+}

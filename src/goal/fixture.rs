@@ -1,0 +1,300 @@
+//! Fixtures: small fleets, and the subjects that a goal must return of each.
+//!
+//! `goals/tests/<name>.toml` holds named cases. A case says only what matters to it;
+//! [`Case`] names the defaults. Running one writes its fleet into a scratch database
+//! that has the tables, evaluates the goal at the case's moment, and then asks the
+//! recheck for every subject of the fleet, so that both ways of asking agree.
+
+use super::Goal;
+use super::session::{Problem, Source};
+use super::value;
+use crate::model::Millis;
+use crate::model::finding::{Exception, Subject};
+use crate::model::fleet::{Health, Intent, ReplicaState};
+use crate::model::goal::SubjectKind;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tokio::sync::mpsc;
+
+mod scratch;
+
+pub use scratch::Scratch;
+
+/// The moment of every case: 2026-03-01 12:00 UTC. Times in cases are lengths of time before it.
+pub const MOMENT: Millis = 1_772_366_400_000;
+
+/// The cases of one goal.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixture {
+    /// In the file's order.
+    pub case: Vec<Case>,
+}
+
+/// A small fleet, and what is expected of it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// A sentence.
+    pub name: String,
+    /// None given: a, b, c and d, one in each of four racks.
+    #[serde(default)]
+    pub fileservers: Vec<FileserverRow>,
+    /// The repositories.
+    #[serde(default)]
+    pub repositories: Vec<RepositoryRow>,
+    /// Replicas that are not as [`RepositoryRow::on`] makes them.
+    #[serde(default)]
+    pub replicas: Vec<ReplicaRow>,
+    /// Differences between disks and tables.
+    #[serde(default)]
+    pub inventory: Vec<InventoryRow>,
+    /// Exactly these subjects are returned.
+    pub expect: Vec<Expected>,
+}
+
+/// A fileserver: serving, online and counting where nothing else is said.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileserverRow {
+    /// Its name.
+    pub name: String,
+    /// Its rack's name; none: a rack of its own.
+    pub rack: Option<String>,
+    /// What people want of it.
+    pub intent: Option<Intent>,
+    /// What was seen of it.
+    pub health: Option<Health>,
+    /// Whether its replicas count.
+    pub counts: Option<bool>,
+    /// Bytes that new copies may take; none: a terabyte.
+    pub free: Option<i64>,
+}
+
+/// A repository: three copies wanted, a month old, where nothing else is said.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RepositoryRow {
+    /// Its name.
+    pub name: String,
+    /// Copies it ought to have.
+    pub wanted: Option<i64>,
+    /// Bytes of one copy.
+    pub bytes: Option<i64>,
+    /// How long ago it was made.
+    pub age: Option<String>,
+    /// Whether it was removed.
+    #[serde(default)]
+    pub removed: bool,
+    /// Fileservers with a live copy in sync, verified an hour ago.
+    #[serde(default)]
+    pub on: Vec<String>,
+}
+
+/// A replica: live, in sync, verified an hour ago, where nothing else is said.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaRow {
+    /// The repository's name.
+    pub repository: String,
+    /// The fileserver's name.
+    pub fileserver: String,
+    /// What it may do.
+    pub state: Option<ReplicaState>,
+    /// For how long it has been out of sync.
+    pub out_of_sync: Option<String>,
+    /// Whether its checksum is unknown.
+    #[serde(default)]
+    pub damaged: bool,
+    /// Its version; repositories have version 5.
+    pub version: Option<i64>,
+    /// How long ago it was compared with its disk, or `never`.
+    pub verified: Option<String>,
+}
+
+/// A difference that the inventory found.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InventoryRow {
+    /// The repository's name.
+    pub repository: String,
+    /// The fileserver's name.
+    pub fileserver: String,
+    /// `missing`, `changed` or `untracked`.
+    pub found: String,
+}
+
+/// A subject: `repository`, `repository@fileserver`, a fileserver's name or a key; and more of it, if it matters.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Expected {
+    /// The subject alone.
+    Subject(String),
+    /// With priority and reason.
+    Row {
+        /// The subject.
+        subject: String,
+        /// Its priority.
+        priority: Option<i32>,
+        /// Its reason, word for word.
+        reason: Option<String>,
+    },
+}
+
+/// Why a fixture could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum FixtureError {
+    /// The file is no fixture.
+    #[error("{0}")]
+    File(String),
+    /// The scratch database failed.
+    #[error("writing a case into the scratch database")]
+    Scratch(#[from] sqlx::Error),
+    /// The goal failed.
+    #[error(transparent)]
+    Goal(#[from] Problem),
+}
+
+impl Fixture {
+    /// Reads a fixture's file. The path is for errors.
+    ///
+    /// # Errors
+    /// Naming file, line and column.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, FixtureError> {
+        toml::from_str(text).map_err(|error| FixtureError::File(format!("{}: {error}", path.display())))
+    }
+}
+
+/// Runs one case; `None` when it is as expected, else expected against returned, line by line.
+///
+/// # Errors
+/// When it could not be run at all.
+pub async fn run(
+    scratch: &mut Scratch,
+    source: &Source,
+    goal: &Goal,
+    case: &Case,
+) -> Result<Option<String>, FixtureError> {
+    let names = scratch.write(case).await?;
+    let returned = evaluate(source, goal).await?;
+    let mut lines = compare(goal.subject, case, &names, &returned);
+    for subject in names.subjects(goal.subject) {
+        let holds = returned.iter().any(|exception| exception.subject == subject);
+        if source.recheck_at(goal, &subject, Some(MOMENT)).await? != holds {
+            let shown = names.show(&subject);
+            lines.push(format!("! {shown}: the evaluation and the recheck do not agree"));
+        }
+    }
+    Ok((!lines.is_empty()).then(|| lines.join("\n")))
+}
+
+async fn evaluate(source: &Source, goal: &Goal) -> Result<Vec<Exception>, FixtureError> {
+    let (sender, mut receiver) = mpsc::channel(4);
+    let collect = async {
+        let mut all = Vec::new();
+        while let Some(mut batch) = receiver.recv().await {
+            all.append(&mut batch);
+        }
+        all
+    };
+    let (evaluated, returned) = tokio::join!(source.evaluate_at(goal, Some(MOMENT), sender), collect);
+    evaluated?;
+    Ok(returned)
+}
+
+/// What is expected and not returned (`-`), and returned and not expected (`+`).
+fn compare(kind: SubjectKind, case: &Case, names: &Names, returned: &[Exception]) -> Vec<String> {
+    let shown: Vec<(String, &Exception)> =
+        returned.iter().map(|row| (names.show(&row.subject), row)).collect();
+    let mut lines = Vec::new();
+    for expected in &case.expect {
+        let (subject, priority, reason) = expected.parts();
+        let row = shown.iter().find(|(name, _)| name == subject).map(|(_, row)| *row);
+        match row {
+            None => lines.push(format!("- {subject} (expected, a {kind}, and not returned)")),
+            Some(row) => {
+                if priority.is_some_and(|priority| priority != row.priority) {
+                    lines.push(format!(
+                        "- {subject}: priority {}\n+ {subject}: priority {}",
+                        priority.unwrap_or(0),
+                        row.priority
+                    ));
+                }
+                if reason.is_some() && reason != row.reason.as_deref() {
+                    let (wanted, found) = (reason.unwrap_or(""), row.reason.as_deref().unwrap_or(""));
+                    lines.push(format!("- {subject}: {wanted}\n+ {subject}: {found}"));
+                }
+            }
+        }
+    }
+    for (name, row) in &shown {
+        let twice = shown.iter().filter(|(other, _)| other == name).count() > 1;
+        if twice || !case.expect.iter().any(|expected| expected.parts().0 == name) {
+            let more = if twice { "returned twice" } else { "returned, and not expected" };
+            lines.push(format!("+ {name} ({more}; {})", row.reason.as_deref().unwrap_or("no reason")));
+        }
+    }
+    lines
+}
+
+impl Expected {
+    fn parts(&self) -> (&str, Option<i32>, Option<&str>) {
+        match self {
+            Self::Subject(subject) => (subject, None, None),
+            Self::Row { subject, priority, reason } => (subject, *priority, reason.as_deref()),
+        }
+    }
+}
+
+/// The numbers that a case's names were given.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    repositories: BTreeMap<String, i64>,
+    fileservers: BTreeMap<String, i64>,
+}
+
+impl Names {
+    fn show(&self, subject: &Subject) -> String {
+        let name = |names: &BTreeMap<String, i64>, id: i64| {
+            names
+                .iter()
+                .find(|(_, number)| **number == id)
+                .map_or_else(|| id.to_string(), |(name, _)| name.clone())
+        };
+        match subject {
+            Subject::Repository(id) => name(&self.repositories, id.0),
+            Subject::Replica(repository, fileserver) => {
+                format!(
+                    "{}@{}",
+                    name(&self.repositories, repository.0),
+                    name(&self.fileservers, fileserver.0)
+                )
+            }
+            Subject::Fileserver(id) => name(&self.fileservers, id.0),
+            Subject::Key(key) => key.clone(),
+        }
+    }
+
+    /// Every subject of a kind that the case could return.
+    fn subjects(&self, kind: SubjectKind) -> Vec<Subject> {
+        use crate::model::id::{FileserverId, RepositoryId};
+        let repositories = self.repositories.values().map(|id| RepositoryId(*id));
+        let fileservers = self.fileservers.values().map(|id| FileserverId(*id));
+        match kind {
+            SubjectKind::Repository => repositories.map(Subject::Repository).collect(),
+            SubjectKind::Fileserver => fileservers.map(Subject::Fileserver).collect(),
+            SubjectKind::Replica => repositories
+                .flat_map(|repository| fileservers.clone().map(move |one| Subject::Replica(repository, one)))
+                .collect(),
+            SubjectKind::Key => Vec::new(),
+        }
+    }
+}
+
+/// A length of time before the moment, as that moment.
+fn ago(text: &str) -> Result<Millis, FixtureError> {
+    let length = value::duration(text)
+        .ok_or_else(|| FixtureError::File(format!("\"{text}\" is not {}", value::DURATION_FORM)))?;
+    Ok(MOMENT - length)
+}

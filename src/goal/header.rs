@@ -1,0 +1,139 @@
+//! The header of a goal file: `-- key: value` lines from the first line on.
+//!
+//! It ends at the first line that is an empty comment, empty, or no comment. A line in
+//! it that is no `key: value` is an error, and so is a known key further down: a typing
+//! mistake must never turn a key into prose.
+
+use super::text::{At, did_you_mean};
+use std::ops::Range;
+
+/// Every key, in the order of the documentation.
+pub const KEYS: [&str; 16] = [
+    "goal",
+    "summary",
+    "subject",
+    "repair",
+    "schedule",
+    "timeout",
+    "max-rows",
+    "mode",
+    "for",
+    "brake",
+    "population",
+    "recheck",
+    "param",
+    "severity",
+    "scope",
+    "database",
+];
+
+/// Keys that this program adds; `docs/decisions/0001-lane-key.md`.
+pub const MORE_KEYS: [&str; 1] = ["lane"];
+
+/// One `-- key: value` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The value, without space around it.
+    pub value: &'a str,
+    /// Where the key stands in the file, in bytes.
+    pub key_at: usize,
+    /// Where the value stands.
+    pub value_at: usize,
+}
+
+/// A file's header lines and where what follows them begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// In the file's order.
+    pub lines: Vec<Line<'a>>,
+    /// Offset of the first byte after the header.
+    pub end: usize,
+}
+
+/// Reads the header at the beginning of a text.
+///
+/// # Errors
+/// At a line that is no `key: value`, an unknown key, a key that stands twice or too late.
+pub fn read(text: &str) -> Result<Header<'_>, At> {
+    let mut header = Header { lines: Vec::new(), end: 0 };
+    let mut rest_lines = lines(text);
+    for range in rest_lines.by_ref() {
+        let line = &text[range.clone()];
+        let Some(comment) = line.trim_start_matches('\u{feff}').strip_prefix("--") else { break };
+        if comment.trim().is_empty() {
+            break;
+        }
+        let read = key_and_value(text, range.start, line)?;
+        known(&read)?;
+        if read.key != "param" && header.lines.iter().any(|other| other.key == read.key) {
+            return Err(At::new(read.key_at, format!("key {} stands twice", read.key)));
+        }
+        header.end = range.end;
+        header.lines.push(read);
+    }
+    refuse_late_keys(text, header.end)?;
+    Ok(header)
+}
+
+/// The lines of a text as ranges, without their line ends.
+fn lines(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut at = 0;
+    text.split_inclusive('\n').map(move |line| {
+        let start = at;
+        at += line.len();
+        start..start + line.trim_end_matches(['\n', '\r']).len()
+    })
+}
+
+fn key_and_value<'a>(text: &'a str, start: usize, line: &'a str) -> Result<Line<'a>, At> {
+    let dashes = line.find("--").map_or(0, |at| at + 2);
+    let after = &line[dashes..];
+    let key_at = start + dashes + (after.len() - after.trim_start().len());
+    let wrong = || {
+        At::new(
+            key_at,
+            "a header line is `-- key: value`; the header ends with an empty `--` line, prose comes after it",
+        )
+    };
+    let (key, value) = after.split_once(':').ok_or_else(wrong)?;
+    let key = key.trim();
+    if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
+        return Err(wrong());
+    }
+    let value_at = start + line.len() - value.trim_start().len();
+    debug_assert!(text.is_char_boundary(value_at));
+    Ok(Line { key, value: value.trim(), key_at, value_at })
+}
+
+fn known(line: &Line<'_>) -> Result<(), At> {
+    let mut keys = KEYS.iter().chain(&MORE_KEYS).copied();
+    if keys.clone().any(|key| key == line.key) {
+        return Ok(());
+    }
+    let all = keys.clone().collect::<Vec<_>>().join(", ");
+    let near = did_you_mean(line.key, keys.by_ref());
+    Err(At::new(line.key_at, format!("unknown key \"{}\"{near} (keys: {all})", line.key)))
+}
+
+/// A known key in the comment that follows the header would silently do nothing.
+fn refuse_late_keys(text: &str, end: usize) -> Result<(), At> {
+    for range in lines(text).skip_while(|range| range.end <= end && end > 0) {
+        let line = &text[range.clone()];
+        let trimmed = line.trim();
+        if !trimmed.is_empty() && !trimmed.starts_with("--") {
+            break;
+        }
+        let Some((key, _)) = trimmed.trim_start_matches('-').split_once(':') else { continue };
+        let key = key.trim();
+        if KEYS.iter().chain(&MORE_KEYS).any(|known| *known == key) {
+            let at = range.start + line.find(key).unwrap_or(0);
+            return Err(At::new(
+                at,
+                format!("key {key} stands after the header's end, where it would do nothing"),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+use super::*;
+use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
+
+const GOOD: &str = "-- goal: one\n-- summary: One.\n-- subject: repository\n-- repair: mend\n--\nSELECT id AS repository_id FROM things\n";
+
+struct Place {
+    dir: tempfile::TempDir,
+    source: Source,
+}
+
+async fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let options =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("db")).create_if_missing(true);
+    let mut connection: SqliteConnection = options.connect().await.unwrap();
+    sqlx::query("CREATE TABLE things (id BIGINT, name TEXT)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let source = Source::new(&format!("sqlite:{}", dir.path().join("db").display())).unwrap();
+    std::fs::create_dir(dir.path().join("goals")).unwrap();
+    Place { dir, source }
+}
+
+impl Place {
+    fn put(&self, name: &str, text: &str) {
+        std::fs::write(self.goals().join(name), text).unwrap();
+    }
+
+    fn goals(&self) -> PathBuf {
+        self.dir.path().join("goals")
+    }
+
+    async fn load(&self) -> Library {
+        let repairs = BTreeMap::from([("mend".to_owned(), SubjectKind::Repository)]);
+        Library::load(&self.goals(), self.source.clone(), repairs).await.unwrap()
+    }
+}
+
+fn error<'a>(library: &'a Library, name: &str) -> &'a str {
+    library.get(name).unwrap().error.as_deref().unwrap()
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_an_error() {
+    let place = place().await;
+    let nowhere = place.dir.path().join("nowhere");
+    assert!(Library::load(&nowhere, place.source.clone(), Repairs::new()).await.is_err());
+    place.put("one.sql", GOOD);
+    let mut library = place.load().await;
+    std::fs::rename(place.goals(), &nowhere).unwrap();
+    assert!(library.reload().await.is_err());
+    assert_eq!(library.running().count(), 1, "what runs goes on");
+}
+
+#[tokio::test]
+async fn what_is_no_goal_file_is_passed_over() {
+    let place = place().await;
+    for name in
+        ["one.sql~", ".one.sql.swp", ".#one.sql", "#one.sql", "README.md", "one.sql.bak", ".hidden.sql"]
+    {
+        place.put(name, "nonsense");
+    }
+    std::fs::create_dir(place.goals().join("tests.sql")).unwrap();
+    assert_eq!(place.load().await.entries().count(), 0);
+}
+
+#[tokio::test]
+async fn a_variant_takes_the_place_of_the_common_text_on_its_engine() {
+    let place = place().await;
+    place.put("one.sql", &GOOD.replace("One.", "Common."));
+    place.put("one.sqlite.sql", &GOOD.replace("One.", "Of SQLite."));
+    place.put("one.postgres.sql", "not for this engine");
+    place.put("two.postgres.sql", "not for this engine");
+    let library = place.load().await;
+    assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "Of SQLite.");
+    assert!(error(&library, "two").contains("there is no text for sqlite"));
+}
+
+#[tokio::test]
+async fn two_goals_of_one_name_are_refused() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    place.put("two.sql", GOOD);
+    let library = place.load().await;
+    assert!(library.get("one").unwrap().running.is_some());
+    assert!(library.get("two").unwrap().running.is_none());
+    assert!(error(&library, "two").contains("two.sql:1:10: goal \"one\" must have the name of its file"));
+}
+
+#[tokio::test]
+async fn unknown_repairs_and_subjects_that_they_do_not_take_are_refused() {
+    let place = place().await;
+    place.put("one.sql", &GOOD.replace("mend", "mned"));
+    place.put(
+        "two.sql",
+        &GOOD
+            .replace("one", "two")
+            .replace("SELECT id AS repository_id", "SELECT name AS key")
+            .replace("repository", "key"),
+    );
+    let library = place.load().await;
+    assert!(error(&library, "one").contains("one.sql:4:4: unknown repair \"mned\"; did you mean \"mend\"?"));
+    assert!(
+        error(&library, "two").contains("repair mend is done to a repository, and this goal is about a key")
+    );
+}
+
+#[tokio::test]
+async fn the_last_good_version_stays_until_a_better_one_or_none_is_there() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    let mut library = place.load().await;
+    assert!(!library.reload().await.unwrap(), "nothing changed");
+    place.put("one.sql", &GOOD.replace("id AS", "ident AS"));
+    assert!(library.reload().await.unwrap());
+    assert!(
+        error(&library, "one").contains("one.sql:6:8: no such column: ident"),
+        "{}",
+        error(&library, "one")
+    );
+    assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "One.");
+    assert!(!library.reload().await.unwrap(), "the same error is no change");
+    place.put("one.sql", &GOOD.replace("One.", "Better."));
+    assert!(library.reload().await.unwrap());
+    assert_eq!(library.get("one").unwrap().error, None);
+    assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "Better.");
+    std::fs::remove_file(place.goals().join("one.sql")).unwrap();
+    assert!(library.reload().await.unwrap());
+    assert!(library.get("one").is_none());
+}
+
+#[tokio::test]
+async fn an_engine_that_is_away_is_asked_again() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    let (db, away) = (place.dir.path().join("db"), place.dir.path().join("away"));
+    std::fs::rename(&db, &away).unwrap();
+    let mut library = place.load().await;
+    assert!(library.get("one").unwrap().running.is_none());
+    std::fs::rename(&away, &db).unwrap();
+    assert!(library.reload().await.unwrap());
+    assert_eq!(library.get("one").unwrap().error, None);
+    assert!(library.get("one").unwrap().running.is_some());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_text_or_endless_is_an_error_and_nothing_else() {
+    let place = place().await;
+    std::fs::write(place.goals().join("one.sql"), [0xff, 0xfe, 0]).unwrap();
+    place.put("two.sql", &"-".repeat(MAX_FILE_BYTES + 1));
+    place.put("three.sql", "");
+    let library = place.load().await;
+    assert!(error(&library, "one").contains("not UTF-8"));
+    assert!(error(&library, "two").contains("longer than"));
+    assert!(error(&library, "three").contains("the file is empty"));
+}
+
+#[tokio::test]
+async fn a_file_in_the_middle_of_being_saved_is_not_taken() {
+    let place = place().await;
+    let whole = format!("{GOOD} WHERE id < 7\n");
+    place.put("one.sql", &whole);
+    let mut library = place.load().await;
+    // The first half is a good query of its own, and would return everything.
+    place.put("one.sql", GOOD);
+    let saving = async {
+        tokio::time::sleep(SETTLING / 2).await;
+        place.put("one.sql", &whole.replace("One.", "Saved."));
+    };
+    let ((), reloaded) = tokio::join!(saving, library.reload());
+    reloaded.unwrap();
+    assert!(library.get("one").unwrap().running.as_ref().unwrap().sql.contains("WHERE id < 7"));
+    library.reload().await.unwrap();
+    assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "Saved.");
+}
+
+#[tokio::test]
+async fn a_database_that_nobody_configured_is_refused() {
+    let place = place().await;
+    place.put("one.sql", &GOOD.replace("repair: mend", "database: fleat"));
+    assert!(
+        error(&place.load().await, "one")
+            .contains("one.sql:4:4: unknown database \"fleat\" (databases: fleet)")
+    );
+}

@@ -1,0 +1,283 @@
+//! A session on PostgreSQL: a connection of its own, one read-only transaction, deadlines kept by the server.
+//!
+//! One snapshot holds the moment, the population and the rows. No statement is cached:
+//! after a change of a table a cached plan would fail for ever. Rows come as `jsonb`, so
+//! that every type of column can be evidence. A connection that is dropped leaves its
+//! query running until `statement_timeout`; that is why the server has the deadline too.
+
+use super::explain::{self, Known, Said};
+use super::{Evaluated, Problem, Sending, bindings, queries, recheck_text, run_time, sample};
+use crate::goal::Goal;
+use crate::goal::contract::{Column, Type};
+use crate::goal::file::Population;
+use crate::goal::sql::Query;
+use crate::goal::value::Value;
+use crate::model::Millis;
+use crate::model::finding::{Exception, Subject};
+use futures::TryStreamExt as _;
+use serde_json::{Map, Value as Json};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgErrorPosition, PgTypeInfo};
+use sqlx::{
+    Column as _, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Postgres, Row as _,
+    Statement as _, TypeInfo as _,
+};
+use tokio::sync::mpsc;
+
+/// Bytes of one row; a row is a summary for people.
+const MAX_ROW: usize = 64 * 1024;
+const CANCELLED: &str = "57014";
+/// Classes of SQLSTATE that say that the text is at fault: wrong data, not supported, a transaction that may not
+/// write, wrong syntax or names, a limit of the program itself.
+const TEXT_CLASSES: [&str; 6] = ["21", "22", "0A", "25", "42", "54"];
+
+pub fn options(options: PgConnectOptions) -> PgConnectOptions {
+    options.statement_cache_capacity(0).application_name("trued goal").disable_statement_logging()
+}
+
+enum Failed {
+    Problem(Problem),
+    /// And how many bytes stand before the goal's own text, or that it was another text.
+    Sql(sqlx::Error, Option<usize>),
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error, None)
+    }
+}
+
+impl From<Problem> for Failed {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// Opens a connection and begins a transaction that can only read and that the server ends.
+async fn open(options: &PgConnectOptions, timeout: Millis) -> Result<PgConnection, Problem> {
+    let away = |error: sqlx::Error| Problem::away(format!("goals cannot be asked: {error}"));
+    let mut connection = options.connect().await.map_err(away)?;
+    let text = "/* goal.begin */ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    sqlx::query(text).execute(&mut connection).await.map_err(away)?;
+    let text = "/* goal.bounds */ SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true),
+                set_config('idle_in_transaction_session_timeout', $1, true),
+                set_config('standard_conforming_strings', 'on', true)";
+    sqlx::query(text).bind(format!("{timeout}ms")).execute(&mut connection).await.map_err(away)?;
+    Ok(connection)
+}
+
+async fn close(connection: PgConnection) {
+    // What is left of the session ends with its socket, whether or not the server hears a farewell.
+    if let Err(error) = connection.close().await {
+        tracing::debug!(error = %error, "a goal's session was not closed politely");
+    }
+}
+
+pub async fn check(options: &PgConnectOptions, goal: &Goal) -> Result<Vec<Column>, Problem> {
+    let mut connection = open(options, super::CHECK_TIMEOUT).await?;
+    let mut columns = None;
+    for query in queries(goal) {
+        let values = bindings(goal, query, 0, Some(&sample(goal.subject)))?;
+        let types: Vec<PgTypeInfo> = values.iter().map(type_of).collect();
+        match (&mut connection).prepare_with(run_time(query.text.clone()), &types).await {
+            Ok(prepared) => {
+                columns.get_or_insert_with(|| prepared.columns().iter().map(column).collect());
+            }
+            Err(error) => {
+                let failed = Failed::Sql(error, Some(0));
+                return Err(explained(connection, goal, query, failed, super::CHECK_TIMEOUT).await);
+            }
+        }
+    }
+    close(connection).await;
+    Ok(columns.unwrap_or_default())
+}
+
+fn column(column: &sqlx::postgres::PgColumn) -> Column {
+    let kind = match column.type_info().name() {
+        "INT2" | "INT4" | "INT8" | "NUMERIC" | "FLOAT4" | "FLOAT8" => Type::Number,
+        "TEXT" | "VARCHAR" | "CHAR" | "NAME" => Type::Text,
+        "BOOL" => Type::Other("a boolean".to_owned()),
+        name => Type::Other(name.to_lowercase()),
+    };
+    Column { name: column.name().to_owned(), kind }
+}
+
+fn type_of(value: &Value) -> PgTypeInfo {
+    match value {
+        Value::Integer(_) => <i64 as sqlx::Type<Postgres>>::type_info(),
+        Value::Fraction(_) => <f64 as sqlx::Type<Postgres>>::type_info(),
+        Value::Text(_) => <str as sqlx::Type<Postgres>>::type_info(),
+    }
+}
+
+pub async fn evaluate(
+    options: &PgConnectOptions,
+    goal: &Goal,
+    now: Option<Millis>,
+    rows: mpsc::Sender<Vec<Exception>>,
+) -> Result<Evaluated, Problem> {
+    let mut connection = open(options, goal.timeout).await?;
+    match stream(&mut connection, goal, now, rows).await {
+        Ok(evaluated) => {
+            // Where rows were left unread the server stops sending when the socket is gone.
+            if !evaluated.more {
+                close(connection).await;
+            }
+            Ok(evaluated)
+        }
+        Err(failed) => Err(explained(connection, goal, &goal.query, failed, goal.timeout).await),
+    }
+}
+
+async fn stream(
+    connection: &mut PgConnection,
+    goal: &Goal,
+    now: Option<Millis>,
+    rows: mpsc::Sender<Vec<Exception>>,
+) -> Result<Evaluated, Failed> {
+    let now = match now {
+        Some(now) => now,
+        None => clock(connection).await?,
+    };
+    let population = population(connection, goal, now).await?;
+    let arguments = arguments(&bindings(goal, &goal.query, now, Some(&sample(goal.subject)))?)?;
+    let head = format!("/* goal.evaluate {} */ SELECT to_jsonb(g)::text FROM (", goal.name);
+    let query =
+        sqlx::query_with(run_time(format!("{head}{}\n) AS g", goal.query.text)), arguments).persistent(false);
+    let mut sending = Sending::new(goal, rows);
+    let mut more = false;
+    {
+        let mut stream = query.fetch(connection);
+        let in_goal = |error| Failed::Sql(error, Some(head.len()));
+        while let Some(row) = stream.try_next().await.map_err(in_goal)? {
+            if sending.is_full() {
+                more = true;
+                break;
+            }
+            sending.row(values(goal, sending.rows + 1, row.try_get(0)?)?).await?;
+        }
+    }
+    sending.flush().await?;
+    Ok(Evaluated { now, rows: sending.rows, more, population })
+}
+
+async fn clock(connection: &mut PgConnection) -> Result<Millis, sqlx::Error> {
+    sqlx::query_scalar("/* goal.now */ SELECT now FROM clock").fetch_one(connection).await
+}
+
+fn values(goal: &Goal, row: u64, text: &str) -> Result<Map<String, Json>, Problem> {
+    let wrong = |why: String| Problem::text(format!("{}: row {row}: {why}", goal.path.display()));
+    if text.len() > MAX_ROW {
+        return Err(wrong(format!("{} bytes are more than {MAX_ROW}", text.len())));
+    }
+    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+}
+
+async fn population(connection: &mut PgConnection, goal: &Goal, now: Millis) -> Result<Option<i64>, Failed> {
+    match &goal.population {
+        None => Ok(None),
+        Some(Population::Counter(name)) => {
+            let query =
+                sqlx::query_scalar("/* goal.population */ SELECT value FROM counters WHERE name = $1");
+            Ok(query.bind(*name).fetch_optional(connection).await?)
+        }
+        Some(Population::Query(query)) => {
+            let arguments = arguments(&bindings(goal, query, now, Some(&sample(goal.subject)))?)?;
+            let head = "/* goal.population */ SELECT to_jsonb(g)::text FROM (";
+            let text = run_time(format!("{head}{}\n) AS g", query.text));
+            let asked = sqlx::query_scalar_with(text, arguments).persistent(false);
+            let row: Option<String> = asked.fetch_optional(connection).await?;
+            let values = row.map(|row| values(goal, 1, &row)).transpose()?.unwrap_or_default();
+            Ok(values.values().next().and_then(Json::as_i64))
+        }
+    }
+}
+
+pub async fn recheck(
+    options: &PgConnectOptions,
+    goal: &Goal,
+    subject: &Subject,
+    now: Option<Millis>,
+    timeout: Millis,
+) -> Result<bool, Problem> {
+    let mut connection = open(options, timeout).await?;
+    let query = goal.recheck.as_ref().unwrap_or(&goal.query);
+    let found = async {
+        let now = match now {
+            Some(now) => now,
+            None => clock(&mut connection).await?,
+        };
+        let (text, head, more) = recheck_text(goal, subject);
+        let mut bound = bindings(goal, query, now, Some(subject))?;
+        bound.extend(more);
+        let asked = sqlx::query_with(run_time(text), arguments(&bound)?).persistent(false);
+        let row = asked.fetch_optional(&mut connection).await;
+        Ok::<_, Failed>(row.map_err(|error| Failed::Sql(error, Some(head)))?.is_some())
+    }
+    .await;
+    match found {
+        Ok(found) => {
+            close(connection).await;
+            Ok(found)
+        }
+        Err(failed) => Err(explained(connection, goal, query, failed, timeout).await),
+    }
+}
+
+fn arguments(values: &[Value]) -> Result<PgArguments, sqlx::Error> {
+    use sqlx::Arguments as _;
+    let mut arguments = PgArguments::default();
+    for value in values {
+        match value {
+            Value::Integer(number) => arguments.add(*number),
+            Value::Fraction(number) => arguments.add(*number),
+            Value::Text(text) => arguments.add(text.as_str()),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+async fn explained(
+    mut connection: PgConnection,
+    goal: &Goal,
+    query: &Query,
+    failed: Failed,
+    timeout: Millis,
+) -> Problem {
+    let (error, head) = match failed {
+        Failed::Problem(problem) => return problem,
+        Failed::Sql(error, head) => (error, head),
+    };
+    let database = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    let Some(database) = database else {
+        return Problem::away(format!("{}: {error}", goal.path.display()));
+    };
+    let (message, code) = (database.message().to_owned(), database.code().to_owned());
+    if code == CANCELLED {
+        return Problem::timeout(goal, timeout);
+    }
+    if !TEXT_CLASSES.iter().any(|class| code.starts_with(class)) {
+        return Problem::away(format!("{}: {message} ({code})", goal.path.display()));
+    }
+    let offset = match (database.position(), head) {
+        (Some(PgErrorPosition::Original(position)), Some(head)) => {
+            Some(query.file_offset_of_char(position.saturating_sub(head)))
+        }
+        _ => None,
+    };
+    let hint = database.hint().map(str::to_owned);
+    let known = if explain::is_about_a_name(&message) { known(&mut connection).await } else { Vec::new() };
+    close(connection).await;
+    explain::problem(goal, query, &Said { message, code, offset, hint }, &known)
+}
+
+/// The transaction is broken by the error: names are asked for outside of it.
+async fn known(connection: &mut PgConnection) -> Vec<Known> {
+    if sqlx::query("/* goal.rollback */ ROLLBACK").execute(&mut *connection).await.is_err() {
+        return Vec::new();
+    }
+    let text = "/* goal.known */ SELECT table_name::text, column_name::text FROM information_schema.columns
+                 WHERE table_schema NOT IN ('pg_catalog', 'information_schema') LIMIT 5000";
+    sqlx::query_as(text).fetch_all(connection).await.unwrap_or_default()
+}

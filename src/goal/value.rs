@@ -1,0 +1,122 @@
+//! Values in a goal's header: durations, sizes, percentages, integers, text.
+//!
+//! A value is typed by how it is written, once, when the file is read; what the
+//! query gets is a bound value of that type, never text.
+
+use crate::model::Millis;
+
+/// What a name in a query is bound to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A duration in milliseconds, a size in bytes, or a plain integer.
+    Integer(i64),
+    /// A percentage, as a fraction: `20%` is 0.2.
+    Fraction(f64),
+    /// Anything else.
+    Text(String),
+}
+
+const DURATIONS: [(&str, i64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZES: [(&str, i64); 10] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("PiB", 1 << 50),
+];
+
+/// What a duration may look like, for error messages.
+pub const DURATION_FORM: &str = "a duration such as 500ms, 30s, 5m, 2h or 7d";
+
+impl Value {
+    /// Reads a value; digits with a unit are a duration, size or percentage, digits alone an integer, text in
+    /// quotes is text, and so is what begins with no digit.
+    ///
+    /// # Errors
+    /// When it begins like a number and is none of these.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(inner) = quoted(text) {
+            return Ok(Self::Text(inner.to_owned()));
+        }
+        if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
+            return Ok(Self::Text(text.to_owned()));
+        }
+        if let Some(number) = text.strip_suffix('%') {
+            return percentage(number)
+                .map(|percent| Self::Fraction(percent / 100.0))
+                .ok_or_else(|| wrong(text));
+        }
+        if let Ok(integer) = text.parse::<i64>() {
+            return Ok(Self::Integer(integer));
+        }
+        scaled(text, &DURATIONS)
+            .or_else(|| scaled(text, &SIZES))
+            .map(Self::Integer)
+            .ok_or_else(|| wrong(text))
+    }
+}
+
+/// A duration in milliseconds.
+#[must_use]
+pub fn duration(text: &str) -> Option<Millis> {
+    scaled(text, &DURATIONS)
+}
+
+/// A percentage from 0 to 100, without its sign.
+#[must_use]
+pub fn percentage(number: &str) -> Option<f64> {
+    let plain = number.trim_end();
+    let percent: f64 =
+        plain.chars().all(|c| c.is_ascii_digit() || c == '.').then(|| plain.parse().ok())??;
+    (0.0..=100.0).contains(&percent).then_some(percent)
+}
+
+fn quoted(text: &str) -> Option<&str> {
+    ['\'', '"'].iter().find_map(|quote| text.strip_prefix(*quote).and_then(|rest| rest.strip_suffix(*quote)))
+}
+
+fn scaled(text: &str, units: &[(&str, i64)]) -> Option<i64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: i64 = text[..digits].parse().ok()?;
+    let unit = text[digits..].trim_start();
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+    number.checked_mul(*scale)
+}
+
+fn wrong(text: &str) -> String {
+    format!(
+        "\"{text}\" is no value: write {DURATION_FORM}, a size such as 100MiB or 2GB, a percentage such as 20%, \
+         an integer, or text (in quotes where it begins with a digit)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_typed_by_how_they_are_written() {
+        assert_eq!(Value::parse("7d"), Ok(Value::Integer(604_800_000)));
+        assert_eq!(Value::parse("100MiB"), Ok(Value::Integer(104_857_600)));
+        assert_eq!(Value::parse("2 GB"), Ok(Value::Integer(2_000_000_000)));
+        assert_eq!(Value::parse("20%"), Ok(Value::Fraction(0.2)));
+        assert_eq!(Value::parse("-3"), Ok(Value::Integer(-3)));
+        assert_eq!(Value::parse("'7d'"), Ok(Value::Text("7d".into())));
+        assert_eq!(Value::parse("serve"), Ok(Value::Text("serve".into())));
+    }
+
+    #[test]
+    fn what_begins_like_a_number_must_be_one() {
+        for text in
+            ["7 days", "101%", "1e400", "99999999999999999999", "9223372036854775807d", "0x10", "5 Mib"]
+        {
+            assert!(Value::parse(text).is_err(), "{text}");
+        }
+    }
+}
