@@ -323,6 +323,15 @@ async fn open_postgres(url: &str) -> Result<Pools> {
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(PATIENCE)
         .idle_timeout(Duration::from_secs(300))
-        .connect_with(options.disable_statement_logging());
-    Ok(Pools::Postgres(pool.await.doing("connecting to PostgreSQL")?))
+        .connect_with(options.clone().disable_statement_logging())
+        .await;
+    let doing = "connecting to PostgreSQL";
+    match pool {
+        // The pool says only that it was in vain: what the server, or the network, says is worth a try more.
+        Err(sqlx::Error::PoolTimedOut) => match options.connect().await {
+            Ok(_) => Err(sqlx::Error::PoolTimedOut).doing(doing),
+            Err(error) => Err(error).doing(doing),
+        },
+        pool => pool.doing(doing).map(Pools::Postgres),
+    }
 }

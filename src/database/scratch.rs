@@ -30,8 +30,10 @@ impl Scratch {
     /// # Errors
     /// When the file cannot be made.
     pub async fn sqlite() -> Result<Self> {
-        let directory = tempfile::tempdir().map_err(sqlx::Error::Io).doing("making a directory for a test")?;
-        let database = Database::open(&format!("sqlite:{}", directory.path().join("trued.db").display())).await?;
+        let directory =
+            tempfile::tempdir().map_err(sqlx::Error::Io).doing("making a directory for a test")?;
+        let database =
+            Database::open(&format!("sqlite:{}", directory.path().join("trued.db").display())).await?;
         database.migrate().await?;
         Ok(Self { database, place: Place::File(directory) })
     }
@@ -123,7 +125,10 @@ mod tests {
     #[test]
     fn the_name_of_the_database_alone_is_replaced() {
         for (url, expected) in [
-            ("postgres://me:pw@host:5433/old?sslmode=disable", "postgres://me:pw@host:5433/new?sslmode=disable"),
+            (
+                "postgres://me:pw@host:5433/old?sslmode=disable",
+                "postgres://me:pw@host:5433/new?sslmode=disable",
+            ),
             ("postgres://host", "postgres://host/new"),
             ("postgres:///old?host=/run/pg", "postgres:///new?host=/run/pg"),
         ] {

@@ -85,7 +85,8 @@ fn sum(byte: u8) -> Checksum {
 
 /// A repository whose copies on these fileservers are whole, at version 1 with the checksum `sum(1)`.
 async fn repository(db: &Database, name: &str, wanted: u32, on: &[FileserverId]) -> Repository {
-    let import = repositories::plan_import(db, name, ObjectFormat::Sha1, wanted, 10, on).await.expect("a plan");
+    let import =
+        repositories::plan_import(db, name, ObjectFormat::Sha1, wanted, 10, on).await.expect("a plan");
     let holders: Vec<_> = on.iter().map(|&id| (id, 100)).collect();
     repositories::finish_import(db, import.id, &sum(1), &holders).await.expect("an import")
 }
@@ -93,7 +94,13 @@ async fn repository(db: &Database, name: &str, wanted: u32, on: &[FileserverId])
 fn about(subject: Subject, priority: i32) -> Exception {
     let evidence = serde_json::json!({ "countable": 2, "ratio": 0.5, "name": "ü\"x" });
     let serde_json::Value::Object(evidence) = evidence else { unreachable!() };
-    Exception { subject, priority, reason: Some("two of three".to_owned()), hints: Hints::default(), evidence }
+    Exception {
+        subject,
+        priority,
+        reason: Some("two of three".to_owned()),
+        hints: Hints::default(),
+        evidence,
+    }
 }
 
 fn repository_rows(ids: impl IntoIterator<Item = i64>) -> Vec<Exception> {
@@ -118,7 +125,11 @@ async fn evaluate(db: &Database, name: &str, rows: &[Exception]) -> super::findi
     merge(db, goal(name, now), rows).await
 }
 
-async fn merge(db: &Database, into: super::findings::MergeInto, rows: &[Exception]) -> super::findings::Merged {
+async fn merge(
+    db: &Database,
+    into: super::findings::MergeInto,
+    rows: &[Exception],
+) -> super::findings::Merged {
     let mut merge = super::findings::Merge::begin(db, into).await.expect("a merge");
     for chunk in rows.chunks(1_000) {
         merge.add(chunk).await.expect("rows");

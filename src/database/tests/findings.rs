@@ -238,9 +238,21 @@ on_each_engine! {
 /// Notes each row of `findings` that is written.
 async fn watch(db: &Database) {
     if db.engine() == crate::database::Engine::Sqlite {
-        make(db, "CREATE TRIGGER w1 AFTER INSERT ON findings BEGIN INSERT INTO written VALUES ('insert'); END").await;
-        make(db, "CREATE TRIGGER w2 AFTER UPDATE ON findings BEGIN INSERT INTO written VALUES ('update'); END").await;
-        make(db, "CREATE TRIGGER w3 AFTER DELETE ON findings BEGIN INSERT INTO written VALUES ('delete'); END").await;
+        make(
+            db,
+            "CREATE TRIGGER w1 AFTER INSERT ON findings BEGIN INSERT INTO written VALUES ('insert'); END",
+        )
+        .await;
+        make(
+            db,
+            "CREATE TRIGGER w2 AFTER UPDATE ON findings BEGIN INSERT INTO written VALUES ('update'); END",
+        )
+        .await;
+        make(
+            db,
+            "CREATE TRIGGER w3 AFTER DELETE ON findings BEGIN INSERT INTO written VALUES ('delete'); END",
+        )
+        .await;
     } else {
         make(
             db,

@@ -122,7 +122,8 @@ async fn every_statement_is_prepared_on_sqlite() {
         if text.contains("CREATE TEMP TABLE") {
             connection.execute(AssertSqlSafe(text)).await.unwrap_or_else(|error| panic!("{label}: {error}"));
         } else {
-            let prepared = (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(text))).await;
+            let prepared =
+                (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(text))).await;
             prepared.unwrap_or_else(|error| panic!("{label}: {error}"));
         }
     }
@@ -138,7 +139,8 @@ async fn every_statement_is_prepared_on_postgres() {
             let kept = text.replace("ON COMMIT DROP", "");
             connection.execute(AssertSqlSafe(kept)).await.unwrap_or_else(|error| panic!("{label}: {error}"));
         } else {
-            let prepared = (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(text))).await;
+            let prepared =
+                (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(text))).await;
             prepared.unwrap_or_else(|error| panic!("{label}: {error}"));
         }
     }
