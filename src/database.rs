@@ -20,6 +20,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub mod attempts;
@@ -107,7 +108,7 @@ pub(crate) enum Pools {
 pub(crate) struct SqlitePools {
     pub(crate) read: SqlitePool,
     pub(crate) write: SqlitePool,
-    options: SqliteConnectOptions,
+    options: Arc<SqliteConnectOptions>,
 }
 
 /// Which engine a database runs on.
@@ -296,7 +297,7 @@ async fn open_sqlite(path: &str) -> Result<Pools> {
     let write = pool().max_connections(1).connect_lazy_with(options.clone());
     let read =
         pool().max_connections(SQLITE_READERS).connect_lazy_with(options.clone().pragma("query_only", "ON"));
-    Ok(Pools::Sqlite(SqlitePools { read, write, options }))
+    Ok(Pools::Sqlite(SqlitePools { read, write, options: Arc::new(options) }))
 }
 
 /// Makes the file and turns its journal to WAL. That change, alone of all, is not waited for by SQLite itself
@@ -322,7 +323,16 @@ async fn open_postgres(url: &str) -> Result<Pools> {
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(PATIENCE)
-        .idle_timeout(Duration::from_secs(300))
-        .connect_with(options.disable_statement_logging());
-    Ok(Pools::Postgres(pool.await.doing("connecting to PostgreSQL")?))
+        .idle_timeout(Duration::from_mins(5))
+        .connect_with(options.clone().disable_statement_logging())
+        .await;
+    let doing = "connecting to PostgreSQL";
+    match pool {
+        // The pool says only that it was in vain: what the server, or the network, says is worth a try more.
+        Err(sqlx::Error::PoolTimedOut) => match options.connect().await {
+            Ok(_) => Err(sqlx::Error::PoolTimedOut).doing(doing),
+            Err(error) => Err(error).doing(doing),
+        },
+        pool => pool.doing(doing).map(Pools::Postgres),
+    }
 }
