@@ -64,7 +64,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let people = matches!(command, Command::Up(_));
     let long = matches!(command, Command::Up(_) | Command::Serve(_) | Command::Worker(_) | Command::Agent(_));
     // A short command's own lines are enough; what runs for long tells what it does.
-    let filter = if long && !people { "info,sqlx=warn" } else { "warn,sqlx=error" };
+    let filter = match (long, people) {
+        // Its events are lines on stdout already.
+        (_, true) => "warn,sqlx=error,trued::event=off",
+        (true, false) => "info,sqlx=warn",
+        (false, false) => "warn,sqlx=error",
+    };
     crate::telemetry::init(global.log_format.into(), filter, people)?;
     match command {
         Command::Up(up) => up::run(&global, up).await,

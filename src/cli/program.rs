@@ -89,9 +89,14 @@ pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
         }
         stop.cancel();
     });
-    agent::run(options, shutdown.token(), |address| eprintln!("ready: http://{address}"))
-        .await
-        .map_err(agent_failure)?;
+    agent::run(options, shutdown.token(), |address| {
+        // A child's parent tells where everything is.
+        if !parent {
+            eprintln!("ready: http://{address}");
+        }
+    })
+    .await
+    .map_err(agent_failure)?;
     shutdown.finish(ENDS_WITHIN).await;
     Ok(Exit::Done)
 }

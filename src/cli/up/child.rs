@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,9 @@ const WELL_AFTER: Duration = Duration::from_secs(60);
 
 /// How long a child has to end before it is killed: longer than an agent waits for its own work.
 const ENDS_WITHIN: Duration = Duration::from_millis(8_500);
+
+/// A running agent, and the end of the pipe that keeps it so: waiting for a child would close it.
+type Running = (Child, Option<ChildStdin>);
 
 /// All agents of `trued up`.
 #[derive(Debug, Clone)]
@@ -71,9 +74,9 @@ impl Children {
         self.members.iter().map(line).collect()
     }
 
-    fn spawn(&self, member: &Member) -> anyhow::Result<Child> {
+    fn spawn(&self, member: &Member) -> anyhow::Result<Running> {
         let program = std::env::current_exe().context("finding this program's own file")?;
-        let child = Command::new(program)
+        let mut child = Command::new(program)
             .args(self.arguments(member))
             .arg("--until-stdin-closes")
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))
@@ -87,7 +90,8 @@ impl Children {
         if let Some(pid) = child.id() {
             self.pids.lock().unwrap_or_else(PoisonError::into_inner).insert(member.name.clone(), pid);
         }
-        Ok(child)
+        let pipe = child.stdin.take();
+        Ok((child, pipe))
     }
 
     fn arguments(&self, member: &Member) -> Vec<String> {
@@ -106,13 +110,14 @@ impl Children {
         arguments
     }
 
-    async fn watch(&self, member: &Member, mut child: Child, stop: &CancellationToken) {
+    async fn watch(&self, member: &Member, running: Running, stop: &CancellationToken) {
+        let (mut child, mut pipe) = running;
         let mut wait = FIRST_WAIT;
         loop {
             let started = Instant::now();
             let ended = tokio::select! {
                 ended = child.wait() => ended,
-                () = stop.cancelled() => return end(&mut child, &member.name).await,
+                () = stop.cancelled() => return end(&mut child, pipe, &member.name).await,
             };
             let how = ended.map_or_else(|error| error.to_string(), describe);
             self.pids.lock().unwrap_or_else(PoisonError::into_inner).remove(&member.name);
@@ -125,14 +130,14 @@ impl Children {
                 wait = FIRST_WAIT;
             }
             tracing::warn!(target: EVENT, "the agent of {} {how}; it is started again in {wait:?}", member.name);
-            child = loop {
+            (child, pipe) = loop {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     () = stop.cancelled() => return,
                 }
                 wait = (wait * 2).min(LONGEST_WAIT);
                 match self.spawn(member) {
-                    Ok(child) => break child,
+                    Ok(running) => break running,
                     Err(error) => tracing::error!(target: EVENT, "{error:#}; next try in {wait:?}"),
                 }
             };
@@ -141,8 +146,8 @@ impl Children {
 }
 
 /// Ends a child: its standard input is closed, and what does not end by that is killed.
-async fn end(child: &mut Child, name: &str) {
-    drop(child.stdin.take());
+async fn end(child: &mut Child, pipe: Option<ChildStdin>, name: &str) {
+    drop(pipe);
     if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_err() {
         tracing::warn!("the agent of {name} did not end in time and is killed");
         let _ = child.kill().await;
