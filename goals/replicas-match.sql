@@ -10,9 +10,9 @@
 -- disk has no checksum and is returned too: a resync makes it anew. Copies on a
 -- fileserver that is away are left alone until it answers.
 SELECT r.repository_id, r.fileserver_id,
-       CASE WHEN (SELECT count(*) FROM replicas o JOIN fileservers g ON g.id = o.fileserver_id
+       CASE WHEN (SELECT count(*) FROM replicas o
                    WHERE o.repository_id = r.repository_id AND o.in_sync AND o.state IN ('live', 'leaving')
-                     AND g.health <> 'offline') < 2
+                     AND o.fileserver_id NOT IN (SELECT id FROM fileservers WHERE health = 'offline')) < 2
             THEN 500 ELSE 300 END AS priority,
        CASE WHEN i.found = 'missing' THEN 'missing on its disk'
             WHEN r.checksum IS NULL THEN 'its references are not known or damaged'

@@ -17,6 +17,8 @@
 -- of those that the inventory flags, the ones that SQL still takes for good are returned:
 -- changed by another hand, or missing although a later statement made them good again.
 --
+-- The CROSS JOIN makes SQLite begin with the few differences, not with all replicas.
+--
 -- At most 20,000 that were never verified and 20,000 of the oldest at once: with a
 -- hundred million replicas a week's due ones must not become one evaluation's findings.
 SELECT * FROM (
@@ -37,7 +39,6 @@ SELECT * FROM (
    LIMIT :most) AS stale
 UNION ALL
 SELECT r.repository_id, r.fileserver_id, 600 AS priority, i.found || ' on its disk' AS reason, r.verified_at
-  FROM inventory i
-  JOIN replicas r ON r.repository_id = i.repository_id AND r.fileserver_id = i.fileserver_id
-  JOIN fileservers f ON f.id = r.fileserver_id
- WHERE i.found IN ('missing', 'changed') AND r.in_sync AND r.state IN ('live', 'leaving') AND f.health = 'online';
+  FROM inventory i CROSS JOIN replicas r JOIN fileservers f ON f.id = r.fileserver_id
+ WHERE r.repository_id = i.repository_id AND r.fileserver_id = i.fileserver_id
+   AND i.found IN ('missing', 'changed') AND r.in_sync AND r.state IN ('live', 'leaving') AND f.health = 'online';

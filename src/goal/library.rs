@@ -17,6 +17,8 @@ use std::time::Duration;
 
 pub use super::shipped::{shipped, write_shipped};
 
+/// The one database that goals can be asked of so far.
+const DATABASE: &str = "fleet";
 /// Goals of one directory; a fleet has dozens.
 const MAX_FILES: usize = 1_000;
 /// Between the two readings of what changed.
@@ -212,6 +214,11 @@ async fn examine(read: &Read, source: &Source, repairs: &Repairs) -> Result<Goal
 pub async fn check(path: &Path, text: &str, source: &Source, repairs: &Repairs) -> Result<Goal, Problem> {
     let goal = Goal::parse(path, text, source.engine())?;
     remedied(&goal, repairs)?;
+    if goal.database != DATABASE {
+        let at = goal.text.find("database:").unwrap_or(0);
+        let message = goal.at(at, format!("unknown database \"{}\" (databases: {DATABASE})", goal.database));
+        return Err(Problem { message, text: true });
+    }
     source.check(&goal).await?;
     Ok(goal)
 }

@@ -171,6 +171,24 @@ impl Source {
         .await
     }
 
+    /// Evaluates and keeps the first rows, for people who look at what a goal returns.
+    ///
+    /// # Errors
+    /// When it did not finish.
+    pub async fn collect(&self, goal: &Goal, most: u64) -> Result<(Vec<Exception>, Evaluated), Problem> {
+        let bounded = Goal { max_rows: goal.max_rows.min(most), ..goal.clone() };
+        let (sender, mut receiver) = mpsc::channel::<Vec<Exception>>(1);
+        let keep = async {
+            let mut all = Vec::new();
+            while let Some(mut batch) = receiver.recv().await {
+                all.append(&mut batch);
+            }
+            all
+        };
+        let (evaluated, rows) = tokio::join!(self.evaluate(&bounded, sender), keep);
+        Ok((rows, evaluated?))
+    }
+
     /// Asks again for one subject.
     ///
     /// # Errors

@@ -68,7 +68,7 @@ pub fn admit(source: &str, from: usize, engine: Engine, known: &[String]) -> Res
     for (index, token) in all.iter().enumerate() {
         refuse_token(source, &all, index, token)?;
     }
-    bind(source, &all, known)
+    bind(source, &all, engine, known)
 }
 
 fn one_statement(source: &str, all: &[Token]) -> Result<(), At> {
@@ -123,9 +123,9 @@ fn refuse_token(source: &str, all: &[Token], index: usize, token: &Token) -> Res
     let opens = next.is_some_and(|next| next.is_symbol(source, "("));
     let refuse = |why: String| Err(At::new(token.start, why));
     match token.kind {
-        Kind::Text | Kind::Escaped if is_clock_text(text) => {
-            refuse("'now' reads the clock, and an evaluation must be repeatable: use :now".to_owned())
-        }
+        Kind::Text | Kind::Escaped if is_clock_text(source, text, before, next) => refuse(
+            "a moment written so reads the clock, and an evaluation must be repeatable: use :now".to_owned(),
+        ),
         Kind::Word | Kind::Quoted if opens => refuse_call(source, all, index),
         Kind::Word if before.is_some_and(|before| before.is_symbol(source, "(")) && is_any(text, &WRITES) => {
             refuse(format!("{} is refused: a goal only reads", text.to_uppercase()))
@@ -158,8 +158,13 @@ fn refuse_call(source: &str, all: &[Token], index: usize) -> Result<(), At> {
     Ok(())
 }
 
-fn is_clock_text(text: &str) -> bool {
-    text.trim_start_matches(['E', 'e']).trim_matches('\'').trim().eq_ignore_ascii_case("now")
+/// `'now'` anywhere, and `'today'` and its like where they are made a date or time.
+fn is_clock_text(source: &str, text: &str, before: Option<&Token>, next: Option<&Token>) -> bool {
+    let word = text.trim_start_matches(['E', 'e']).trim_matches('\'').trim().to_lowercase();
+    let typed =
+        before.is_some_and(|before| is_any(before.text(source), &["date", "timestamp", "timestamptz"]));
+    let cast = next.is_some_and(|next| next.is_symbol(source, "::"));
+    word == "now" || ((typed || cast) && ["today", "tomorrow", "yesterday"].contains(&word.as_str()))
 }
 
 fn is_any(text: &str, words: &[&str]) -> bool {
@@ -170,8 +175,9 @@ fn is_lock(source: &str, token: &Token) -> bool {
     token.kind == Kind::Word && is_any(token.text(source), &["update", "share", "no", "key"])
 }
 
-/// Writes ` $n ` for each name; the spaces keep it apart from what stands beside it.
-fn bind(source: &str, all: &[Token], known: &[String]) -> Result<Query, At> {
+/// Writes ` $n ` for each name, the spaces keeping it apart from what stands beside it; and, on SQLite, quoted
+/// names in backticks: in double quotes it takes a name that is no column for a string, without a word.
+fn bind(source: &str, all: &[Token], engine: Engine, known: &[String]) -> Result<Query, At> {
     let mut query = Query { text: String::new(), names: Vec::new(), words: Vec::new(), pieces: Vec::new() };
     let end = all.last().map_or(source.len(), |last| last.end);
     let mut from = all.first().map_or(end, |first| first.start);
@@ -179,17 +185,17 @@ fn bind(source: &str, all: &[Token], known: &[String]) -> Result<Query, At> {
         if matches!(token.kind, Kind::Word | Kind::Quoted) {
             query.words.push(token.name(source));
         }
-        if token.kind != Kind::Param {
-            continue;
-        }
+        let written = token.text(source);
+        let replaced = match token.kind {
+            Kind::Param => format!(" ${} ", query.number(written, token.start, known)?),
+            Kind::Quoted if engine == Engine::Sqlite && written.starts_with('"') => {
+                backticks(token, written)?
+            }
+            _ => continue,
+        };
         query.copy(source, from, token.start);
-        let name = &source[token.start + 1..token.end];
-        if !known.iter().any(|one| one == name) {
-            return Err(unknown_name(token.start, name, known));
-        }
-        let number = query.number(name);
         query.pieces.push(Piece { at: query.text.len(), file: token.start, len: 0 });
-        query.text.extend([" $", &number.to_string(), " "]);
+        query.text.push_str(&replaced);
         from = token.end;
     }
     query.copy(source, from, end);
@@ -198,18 +204,31 @@ fn bind(source: &str, all: &[Token], known: &[String]) -> Result<Query, At> {
     Ok(query)
 }
 
+fn backticks(token: &Token, written: &str) -> Result<String, At> {
+    let name = written.trim_matches('"');
+    if name.is_empty() || name.contains(['"', '`']) {
+        return Err(At::new(token.start, "a name that is empty or holds quotes is not admitted"));
+    }
+    Ok(format!("`{name}`"))
+}
+
 impl Query {
     fn copy(&mut self, source: &str, from: usize, to: usize) {
         self.pieces.push(Piece { at: self.text.len(), file: from, len: to - from });
         self.text.push_str(&source[from..to]);
     }
 
-    fn number(&mut self, name: &str) -> usize {
+    /// The number of the placeholder of a `:name`.
+    fn number(&mut self, written: &str, at: usize, known: &[String]) -> Result<usize, At> {
+        let name = written.trim_start_matches(':');
+        if !known.iter().any(|one| one == name) {
+            return Err(unknown_name(at, name, known));
+        }
         let found = self.names.iter().position(|one| one == name);
-        found.unwrap_or_else(|| {
+        Ok(1 + found.unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.names.len() - 1
-        }) + 1
+        }))
     }
 }
 

@@ -153,3 +153,32 @@ async fn a_file_that_is_not_text_or_endless_is_an_error_and_nothing_else() {
     assert!(error(&library, "two").contains("longer than"));
     assert!(error(&library, "three").contains("the file is empty"));
 }
+
+#[tokio::test]
+async fn a_file_in_the_middle_of_being_saved_is_not_taken() {
+    let place = place().await;
+    let whole = format!("{GOOD} WHERE id < 7\n");
+    place.put("one.sql", &whole);
+    let mut library = place.load().await;
+    // The first half is a good query of its own, and would return everything.
+    place.put("one.sql", GOOD);
+    let saving = async {
+        tokio::time::sleep(SETTLING / 2).await;
+        place.put("one.sql", &whole.replace("One.", "Saved."));
+    };
+    let ((), reloaded) = tokio::join!(saving, library.reload());
+    reloaded.unwrap();
+    assert!(library.get("one").unwrap().running.as_ref().unwrap().sql.contains("WHERE id < 7"));
+    library.reload().await.unwrap();
+    assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "Saved.");
+}
+
+#[tokio::test]
+async fn a_database_that_nobody_configured_is_refused() {
+    let place = place().await;
+    place.put("one.sql", &GOOD.replace("repair: mend", "database: fleat"));
+    assert!(
+        error(&place.load().await, "one")
+            .contains("one.sql:4:4: unknown database \"fleat\" (databases: fleet)")
+    );
+}

@@ -12,7 +12,7 @@ fn on(engine: Engine, sql: &str) -> Result<Query, At> {
 
 fn both(sql: &str) -> Query {
     let sqlite = on(Engine::Sqlite, sql).unwrap();
-    assert_eq!(on(Engine::Postgres, sql).unwrap(), sqlite);
+    assert_eq!(on(Engine::Postgres, sql).unwrap().names, sqlite.names);
     sqlite
 }
 
@@ -34,7 +34,9 @@ fn names_become_placeholders_each_once() {
 #[test]
 fn names_in_strings_quotes_comments_and_casts_are_left_alone() {
     let text = "SELECT ':now' AS a, 'it''s :age' AS \":now\", /* :now */ 1 AS b -- :age\n FROM t";
-    assert_eq!(both(text).text, text);
+    assert_eq!(on(Engine::Postgres, text).unwrap().text, text);
+    // In double quotes SQLite would take a name that is no column for a string.
+    assert_eq!(on(Engine::Sqlite, text).unwrap().text, text.replace('"', "`"));
     let text = "SELECT $$:now$$, $a$ $$ :age $a$, E'\\':now', x::text, /* /* :now */ :age */ 1 FROM t";
     assert_eq!(on(Engine::Postgres, text).unwrap().text, text);
     let text = "SELECT [:now], `:age` FROM t";
@@ -91,6 +93,7 @@ fn reading_forms_are_admitted() {
         "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a) SELECT n FROM a",
         "with a as (select 1 as \"insert\"), b AS (SELECT replace(x, 'a', 'b') FROM a) select * from b",
         "SELECT substring(name FROM 1 FOR 3) FROM t",
+        "SELECT 'today is fine' AS a, 'today' FROM t",
         "SELECT date(x), strftime('%s', y) FROM t",
     ] {
         both(sql);
@@ -104,6 +107,9 @@ fn calls_that_are_not_repeatable_or_reach_out_are_refused_with_reasons() {
         ("SELECT random ()", "another answer"),
         ("SELECT CURRENT_TIMESTAMP", "use :now"),
         ("SELECT 'now'", "use :now"),
+        ("SELECT timestamp 'today'", "use :now"),
+        ("SELECT ' Yesterday '::date", "use :now"),
+        ("SELECT age(x) FROM t", "use :now"),
         ("SELECT datetime()", "use :now"),
         ("SELECT strftime('%s')", "use :now"),
         ("SELECT pg_sleep(100)", "must not wait"),
