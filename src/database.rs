@@ -22,6 +22,7 @@ use sqlx::{ConnectOptions, Connection};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub mod attempts;
 pub mod audit;
@@ -52,7 +53,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 8;
 
 /// Connections to PostgreSQL of one process.
-const POSTGRES_CONNECTIONS: u32 = 16;
+const POSTGRES_CONNECTIONS: u32 = 20;
+
+/// Evaluations that collect rows at the same time. Each keeps a connection for as long as its goal takes: short
+/// statements must find others.
+const MERGES: usize = 8;
 
 /// Runs one reading statement, written once, on whichever engine it is:
 /// `on!(db, p => sqlx::query_as("/* room::function */ SELECT …").bind(x).fetch_one(p).await)`.
@@ -94,6 +99,7 @@ pub(crate) use on_writer;
 pub struct Database {
     url: String,
     pools: Pools,
+    merges: Arc<Semaphore>,
 }
 
 /// The two engines' pools.
@@ -211,7 +217,7 @@ impl Database {
                 "a database's URL begins with sqlite: or postgres://".to_owned(),
             ));
         };
-        Ok(Self { url: url.to_owned(), pools })
+        Ok(Self { url: url.to_owned(), pools, merges: Arc::new(Semaphore::new(MERGES)) })
     }
 
     /// The engine it runs on.
@@ -264,6 +270,11 @@ impl Database {
             }
             Pools::Postgres(pool) => pool.close().await,
         }
+    }
+
+    /// A place among those that collect rows.
+    pub(crate) async fn merge_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.merges).acquire_owned().await.ok()
     }
 
     pub(crate) const fn pools(&self) -> &Pools {

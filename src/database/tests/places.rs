@@ -221,6 +221,29 @@ async fn processes_that_open_and_migrate_one_new_file_at_once_all_succeed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_migrate_one_new_server_at_once_all_succeed() {
+    let Some(scratch) = super::postgres().await else { return };
+    make(scratch.database(), "DROP SCHEMA public CASCADE").await;
+    make(scratch.database(), "CREATE SCHEMA public").await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let url = scratch.url().to_owned();
+        tasks.spawn(async move {
+            let db = Database::open(&url).await.expect("opened");
+            assert!(matches!(
+                db.schema().await.expect("a schema"),
+                SchemaState::Behind(_) | SchemaState::Current
+            ));
+            db.migrate().await.expect("migrated");
+            let schema = db.schema().await.expect("a schema");
+            db.close().await;
+            schema
+        });
+    }
+    assert!(tasks.join_all().await.into_iter().all(|schema| schema == SchemaState::Current));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writers_of_one_file_wait_for_each_other() {
     let scratch = Scratch::sqlite().await.expect("a scratch database");
     let other = Database::open(scratch.url()).await.expect("opened once more");
