@@ -234,9 +234,9 @@ async fn a_hostile_configuration_executes_nothing_and_is_replaced() {
             included.display(),
         );
         fs::write(copy.join("config"), text).unwrap();
-        git(copy, &["update-ref", "--no-deref", "HEAD", "0000000000000000000000000000000000000000"], b"");
-        fs::write(copy.join("HEAD"), "ref: refs/heads/b\n").unwrap();
-        let _ = fs::remove_file(&mark);
+        git(copy, &["update-ref", "refs/tags/t", "refs/heads/old"], b"");
+        assert!(mark.exists(), "the trap works: git itself runs the program");
+        fs::remove_file(&mark).unwrap();
         fs::write(copy.join("objects/info/alternates"), "/\n").unwrap();
     };
     let (answer, two) = healed(hostile).await;
