@@ -100,10 +100,8 @@ pub(super) async fn serve(
     ask: Ask,
     reading: Reading,
 ) -> Result<Body, Refusal> {
-    let path = store.layout.repository(id);
-    if !tokio::fs::try_exists(path.join("HEAD")).await.unwrap_or(false) {
-        return Err(Refusal::new(RefusalCode::NotFound, format!("repository {id} is not here")));
-    }
+    // A foreign setting in the copy's own configuration is undone before git reads it.
+    let path = super::content::directory(store, id).await?;
     let advertisement = matches!(ask, Ask::Advertisement);
     let mut command = store.git.command(Some(&path), arguments(advertisement));
     if let Some(protocol) = protocol {

@@ -4,7 +4,7 @@ use crate::agent::content;
 use crate::agent::git::Git;
 use crate::agent::layout::Layout;
 use crate::agent::store::{Source, Store, Work};
-use crate::model::checksum::{ChecksumKey, Target};
+use crate::model::checksum::Target;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
