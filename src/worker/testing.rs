@@ -71,6 +71,15 @@ pub(super) struct Fleet {
 
 struct Held(Arc<AtomicBool>);
 
+/// A recheck that panics: a fault in the worker itself.
+pub(super) struct Faulty;
+
+impl Recheck for Faulty {
+    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
+        async { panic!("a fault") }.boxed()
+    }
+}
+
 impl Recheck for Held {
     fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
         let holds = self.0.load(Ordering::SeqCst);
@@ -185,7 +194,11 @@ impl Fleet {
 
     /// Runs a worker; it ends with the token.
     pub(super) fn work(&mut self, settings: Settings) -> CancellationToken {
-        let (worker, stop) = (self.worker(settings), CancellationToken::new());
+        self.start(self.worker(settings))
+    }
+
+    pub(super) fn start(&mut self, worker: Worker) -> CancellationToken {
+        let stop = CancellationToken::new();
         let token = stop.clone();
         self.running.spawn(async move { worker.run(token).await });
         stop

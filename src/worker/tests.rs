@@ -1,13 +1,14 @@
 //! The worker against real SQL and agents in memory: what it does, and what it must not do.
 
 use super::Settings;
-use super::testing::{fleet, quick, sum, verdict};
+use super::testing::{Faulty, fleet, quick, sum, verdict};
 use crate::database::replicas::begin_copy;
 use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, findings, repositories};
 use crate::model::attempt::{AttemptState, Step};
 use crate::model::fleet::{Health, ReplicaState};
 use crate::model::wire::RefusalCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -210,4 +211,15 @@ async fn long_work_keeps_its_lease_and_says_what_it_does(scratch) {
     assert_eq!(live.progress.as_deref(), Some("copying packs: 1 B of 2 B"));
     stop.cancel();
 }
+
+    async fn a_fault_in_a_step_ends_its_attempt_and_not_the_worker(scratch) {
+        let mut fleet = fleet(scratch, 3, 3).await;
+        fleet.admit(Step::Verify, None, 3).await;
+        let mut worker = fleet.worker(quick());
+        worker.recheck = Arc::new(Faulty);
+        let stop = fleet.start(worker);
+        fleet.until_none_lives().await;
+        stop.cancel();
+        assert_eq!(fleet.history().await, ("failed".into(), "the step panicked: a fault".into()));
+    }
 }
