@@ -37,4 +37,10 @@ need_tools() {
     command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
     command -v cargo >/dev/null \
         || die "cargo is missing. Install Rust with rustup (https://rustup.rs), then start again"
+    # Distributions ship older ones, which do not read rust-toolchain.toml; rustup's fetches what it names.
+    local version minor
+    version=$(cargo --version | awk '{print $2}') || die "cargo does not run: see above"
+    IFS=. read -r _ minor _ <<<"$version"
+    [ "${minor:-0}" -ge 95 ] 2>/dev/null \
+        || die "cargo $version is too old, 1.95 is needed. Install Rust with rustup (https://rustup.rs)"
 }

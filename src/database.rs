@@ -20,7 +20,9 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Connection};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub mod attempts;
 pub mod audit;
@@ -51,7 +53,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SQLITE_READERS: u32 = 8;
 
 /// Connections to PostgreSQL of one process.
-const POSTGRES_CONNECTIONS: u32 = 16;
+const POSTGRES_CONNECTIONS: u32 = 20;
+
+/// Evaluations that collect rows at the same time. Each keeps a connection for as long as its goal takes: short
+/// statements must find others.
+const MERGES: usize = 8;
 
 /// Runs one reading statement, written once, on whichever engine it is:
 /// `on!(db, p => sqlx::query_as("/* room::function */ SELECT …").bind(x).fetch_one(p).await)`.
@@ -93,6 +99,7 @@ pub(crate) use on_writer;
 pub struct Database {
     url: String,
     pools: Pools,
+    merges: Arc<Semaphore>,
 }
 
 /// The two engines' pools.
@@ -107,7 +114,7 @@ pub(crate) enum Pools {
 pub(crate) struct SqlitePools {
     pub(crate) read: SqlitePool,
     pub(crate) write: SqlitePool,
-    options: SqliteConnectOptions,
+    options: Arc<SqliteConnectOptions>,
 }
 
 /// Which engine a database runs on.
@@ -210,7 +217,7 @@ impl Database {
                 "a database's URL begins with sqlite: or postgres://".to_owned(),
             ));
         };
-        Ok(Self { url: url.to_owned(), pools })
+        Ok(Self { url: url.to_owned(), pools, merges: Arc::new(Semaphore::new(MERGES)) })
     }
 
     /// The engine it runs on.
@@ -265,6 +272,11 @@ impl Database {
         }
     }
 
+    /// A place among those that collect rows.
+    pub(crate) async fn merge_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.merges).acquire_owned().await.ok()
+    }
+
     pub(crate) const fn pools(&self) -> &Pools {
         &self.pools
     }
@@ -296,7 +308,7 @@ async fn open_sqlite(path: &str) -> Result<Pools> {
     let write = pool().max_connections(1).connect_lazy_with(options.clone());
     let read =
         pool().max_connections(SQLITE_READERS).connect_lazy_with(options.clone().pragma("query_only", "ON"));
-    Ok(Pools::Sqlite(SqlitePools { read, write, options }))
+    Ok(Pools::Sqlite(SqlitePools { read, write, options: Arc::new(options) }))
 }
 
 /// Makes the file and turns its journal to WAL. That change, alone of all, is not waited for by SQLite itself
@@ -322,7 +334,16 @@ async fn open_postgres(url: &str) -> Result<Pools> {
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(PATIENCE)
-        .idle_timeout(Duration::from_secs(300))
-        .connect_with(options.disable_statement_logging());
-    Ok(Pools::Postgres(pool.await.doing("connecting to PostgreSQL")?))
+        .idle_timeout(Duration::from_mins(5))
+        .connect_with(options.clone().disable_statement_logging())
+        .await;
+    let doing = "connecting to PostgreSQL";
+    match pool {
+        // The pool says only that it was in vain: what the server, or the network, says is worth a try more.
+        Err(sqlx::Error::PoolTimedOut) => match options.connect().await {
+            Ok(_) => Err(sqlx::Error::PoolTimedOut).doing(doing),
+            Err(error) => Err(error).doing(doing),
+        },
+        pool => pool.doing(doing).map(Pools::Postgres),
+    }
 }

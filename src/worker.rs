@@ -28,6 +28,8 @@ mod perform;
 mod steps;
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 /// Asks a goal again whether it still returns one subject.

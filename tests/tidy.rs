@@ -50,7 +50,6 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("daemon", "agent"),
     ("sidecar", "agent"),
     ("cordon", "quiesce"),
-    ("drain", "quiesce or evacuate"),
     ("decommission", "evacuate or retire"),
     ("blueprint", "plan"),
 ];

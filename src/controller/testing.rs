@@ -1,7 +1,31 @@
-//! Builders for the tests of the loops.
+//! Builders for the tests of the loops: fileservers, and a controller over real SQL with
+//! agents that are a table in memory.
 
-use crate::model::fleet::{Fileserver, Health, Intent};
-use crate::model::id::{FileserverId, RackId};
+use super::{Controller, Metrics, Pace, Settings};
+use crate::database::scratch::Scratch;
+use crate::database::{Database, fileservers, repositories};
+use crate::fleet::Agents;
+use crate::goal::library::Library;
+use crate::goal::session::Source;
+use crate::model::chance::Chance;
+use crate::model::checksum::Checksum;
+use crate::model::fleet::{Fileserver, Health, Intent, ObjectFormat};
+use crate::model::grant::{Enrolment, Part, Role};
+use crate::model::id::{FileserverId, RackId, RepositoryId};
+use crate::model::wire::{InventoryEntry, InventoryPage, Status};
+use crate::queue::{Nudge, Reminders};
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use base64::Engine as _;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// A fileserver that serves, is online and counts, in a rack of its own.
 pub(crate) fn fileserver(id: i64) -> Fileserver {
@@ -31,4 +55,237 @@ pub(crate) fn fileserver(id: i64) -> Fileserver {
         inventory_generation: 0,
         seen_at: None,
     }
+}
+
+/// What one agent in memory is.
+#[derive(Clone)]
+struct Machine {
+    dead: bool,
+    start: String,
+    root: String,
+    generation: i64,
+    entries: BTreeMap<RepositoryId, InventoryEntry>,
+}
+
+type Machines = Arc<Mutex<BTreeMap<String, Machine>>>;
+
+/// Real SQL, a directory of goals, and agents that answer for their status and inventory.
+pub(super) struct Stage {
+    scratch: Scratch,
+    directory: tempfile::TempDir,
+    machines: Machines,
+    pub(super) ids: Vec<FileserverId>,
+    pub(super) nudge: Nudge,
+    metrics: Arc<Metrics>,
+    running: JoinSet<()>,
+}
+
+/// Settings under which nothing waits long.
+pub(super) fn quick() -> Settings {
+    let pace = Pace {
+        online: Duration::from_millis(100),
+        suspect: Duration::from_millis(50),
+        offline: Duration::from_millis(50),
+        timeout: Duration::from_secs(5),
+        ..Pace::default()
+    };
+    Settings {
+        reload: Duration::from_millis(200),
+        dispatch: Duration::from_millis(50),
+        grace: Duration::from_secs(1),
+        pace,
+        ..Settings::default()
+    }
+}
+
+pub(super) async fn stage(many: u8) -> Stage {
+    let scratch = Scratch::sqlite().await.unwrap();
+    let (machines, mut running, mut ids) = (Machines::default(), JoinSet::new(), Vec::new());
+    for number in 1..=many {
+        let name = format!("fs-{number}");
+        let (start, root) = ("start-1".to_owned(), format!("root-{number}"));
+        let machine = Machine { dead: false, start, root, generation: 1, entries: BTreeMap::new() };
+        machines.lock().unwrap().insert(name.clone(), machine);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new()
+            .route("/v1/status", get(status))
+            .route("/v1/inventory", get(inventory))
+            .with_state((name.clone(), Arc::clone(&machines)));
+        running.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        ids.push(add(scratch.database(), &name, number, &url).await);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (nudge, metrics) = (Nudge::new(), Arc::new(Metrics::default()));
+    Stage { scratch, directory, machines, ids, nudge, metrics, running }
+}
+
+async fn add(db: &Database, name: &str, number: u8, url: &str) -> FileserverId {
+    let public_key = base64::engine::general_purpose::STANDARD.encode([number; 32]);
+    let part = Part { id: name.to_owned(), name: name.to_owned(), role: Role::Agent, public_key };
+    let id = fileservers::add(db, name, &format!("rack-{number}"), url, &part).await.unwrap();
+    let health = Health::Online;
+    let verdict =
+        fileservers::Verdict { id, health, health_since: 1, offline_ms: 0, counts: true, empty_since: None };
+    fileservers::record_verdicts(db, &[verdict]).await.unwrap();
+    id
+}
+
+impl Stage {
+    pub(super) fn db(&self) -> &Database {
+        self.scratch.database()
+    }
+
+    pub(super) fn goal(&self, name: &str, text: &str) {
+        std::fs::write(self.directory.path().join(format!("{name}.sql")), text).unwrap();
+    }
+
+    /// A repository with copies on the first so many fileservers.
+    pub(super) async fn repository(&self, name: &str, wanted: u32, copies: usize) -> RepositoryId {
+        let on = &self.ids[..copies];
+        let db = self.db();
+        let import = repositories::plan_import(db, name, ObjectFormat::Sha1, wanted, 10, on).await.unwrap();
+        let holders: Vec<_> = on.iter().map(|id| (*id, 100)).collect();
+        let checksum = Checksum { key: 1, sum: [1; 32] };
+        let made = repositories::finish_import(db, import.id, &checksum, &holders).await.unwrap();
+        for number in 1..=copies {
+            self.note(&format!("fs-{number}"), made.id, true);
+        }
+        made.id
+    }
+
+    fn note(&self, machine: &str, repository: RepositoryId, present: bool) {
+        let mut machines = self.machines.lock().unwrap();
+        let machine = machines.get_mut(machine).unwrap();
+        machine.generation += 1;
+        let generation = machine.generation;
+        let entry = InventoryEntry { repository, generation, present, changed: false, bytes: 100 };
+        machine.entries.insert(repository, entry);
+    }
+
+    pub(super) fn lose(&self, machine: &str, repository: RepositoryId) {
+        self.note(machine, repository, false);
+    }
+
+    fn with(&self, machine: &str, change: impl FnOnce(&mut Machine)) {
+        change(self.machines.lock().unwrap().get_mut(machine).unwrap());
+    }
+
+    pub(super) fn kill(&self, machine: &str) {
+        self.with(machine, |machine| machine.dead = true);
+    }
+
+    pub(super) fn revive(&self, machine: &str) {
+        self.with(machine, |machine| (machine.dead, machine.start) = (false, "start-2".into()));
+    }
+
+    pub(super) fn replace_root(&self, machine: &str) {
+        self.with(machine, |machine| {
+            (machine.start, machine.root) = ("start-2".into(), "another".into());
+            machine.entries.clear();
+        });
+    }
+
+    /// Runs a controller; it ends with the token.
+    pub(super) async fn run(&mut self, settings: Settings) -> CancellationToken {
+        let repairs = Arc::new(crate::repair::library::shipped().unwrap());
+        let subjects = repairs.by_name.values().map(|repair| (repair.name.clone(), repair.subject)).collect();
+        let source = Source::new(self.scratch.url()).unwrap();
+        let goals = Library::load(self.directory.path(), source.clone(), subjects).await.unwrap();
+        let controller = Controller {
+            name: "c".into(),
+            settings,
+            database: self.db().clone(),
+            source,
+            goals,
+            repairs,
+            agents: Agents::new(&enrolment()).unwrap(),
+            reminders: Reminders::in_process(),
+            nudge: self.nudge.clone(),
+            metrics: Arc::clone(&self.metrics),
+            chance: Arc::new(Chance::new(self.running.len() as u64)),
+        };
+        let stop = CancellationToken::new();
+        let token = stop.clone();
+        self.running.spawn(async move { controller.run(token).await });
+        stop
+    }
+
+    pub(super) fn rounds(&self) -> u64 {
+        self.metrics.rounds.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn statuses(&self) -> u64 {
+        self.metrics.statuses.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn number(&self, text: &'static str) -> i64 {
+        let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
+        sqlx::query_scalar(text).fetch_one(&pool).await.unwrap()
+    }
+
+    pub(super) async fn until(&self, what: &str, is: impl AsyncFn(&Self) -> bool) {
+        let holds = async {
+            while !is(self).await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(30), holds).await.is_ok(), "never came: {what}");
+    }
+}
+
+fn enrolment() -> Enrolment {
+    let base64 = base64::engine::general_purpose::STANDARD;
+    let secret = [7; 32];
+    let key = ed25519_dalek::SigningKey::from_bytes(&secret);
+    let public_key = base64.encode(key.verifying_key().to_bytes());
+    let part = Part { id: "c".into(), name: "c".into(), role: Role::Controller, public_key };
+    let (fleet, secret_key) = ("fleet".into(), base64.encode(secret));
+    Enrolment { fleet, part, secret_key, parts: vec![], checksum_key: None }
+}
+
+async fn status(State((name, machines)): State<(String, Machines)>) -> Response {
+    let machine = machines.lock().unwrap()[&name].clone();
+    if machine.dead {
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
+    let status = Status {
+        fileserver: name,
+        start_id: machine.start,
+        root_id: machine.root,
+        capacity: 1 << 40,
+        disk_used: 1,
+        disk_free: 1 << 40,
+        load: 0,
+        processes: 0,
+        long_reads: 0,
+        agent_version: "1".into(),
+        git_version: "2".into(),
+        inventory_generation: machine.generation,
+        inventory_complete: true,
+        parts_digest: String::new(),
+        trouble: None,
+    };
+    axum::Json(status).into_response()
+}
+
+#[derive(serde::Deserialize)]
+struct Asked {
+    since: i64,
+    after: RepositoryId,
+    limit: usize,
+}
+
+async fn inventory(
+    State((name, machines)): State<(String, Machines)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let machine = machines.lock().unwrap()[&name].clone();
+    let wanted = |entry: &&InventoryEntry| entry.generation > asked.since && entry.repository > asked.after;
+    let mut entries: Vec<_> =
+        machine.entries.values().filter(wanted).take(asked.limit + 1).cloned().collect();
+    let more = entries.len() > asked.limit;
+    entries.truncate(asked.limit);
+    let (start_id, generation) = (machine.start, machine.generation);
+    axum::Json(InventoryPage { start_id, generation, entries, more }).into_response()
 }

@@ -17,6 +17,7 @@ mod inventory;
 mod places;
 mod replicas;
 mod statements;
+mod together;
 
 /// Runs a test's body on each engine that is there.
 macro_rules! on_each_engine {

@@ -31,7 +31,13 @@ impl Share {
     }
 }
 
-type Pool = (Share, String);
+/// What one pool has in flight.
+#[derive(Debug, Default)]
+struct Pool {
+    in_flight: u32,
+    at_fileserver: BTreeMap<FileserverId, u32>,
+    in_rack: BTreeMap<RackId, u32>,
+}
 
 /// The counts of one round.
 #[derive(Debug)]
@@ -39,9 +45,7 @@ pub struct Limits<'a> {
     fleet: &'a FleetView,
     fleet_in_flight: u32,
     in_fleet: BTreeMap<Share, u32>,
-    in_flight: BTreeMap<Pool, u32>,
-    at_fileserver: BTreeMap<(Pool, FileserverId), u32>,
-    in_rack: BTreeMap<(Pool, RackId), u32>,
+    pools: BTreeMap<Share, BTreeMap<String, Pool>>,
     started: BTreeMap<String, u32>,
     busy: BTreeMap<FileserverId, u32>,
     arriving: BTreeMap<FileserverId, i64>,
@@ -59,9 +63,7 @@ impl<'a> Limits<'a> {
             fleet,
             fleet_in_flight,
             in_fleet: BTreeMap::new(),
-            in_flight: BTreeMap::new(),
-            at_fileserver: BTreeMap::new(),
-            in_rack: BTreeMap::new(),
+            pools: BTreeMap::new(),
             started: started.clone(),
             busy: BTreeMap::new(),
             arriving: BTreeMap::new(),
@@ -79,7 +81,7 @@ impl<'a> Limits<'a> {
         if get(&self.in_fleet, &share) >= self.fleet_in_flight {
             return Some(Deferral::FleetAtLimit { limit: self.fleet_in_flight });
         }
-        if get(&self.in_flight, &(share, repair.name.clone())) >= repair.throttle.in_flight {
+        if self.pool(share, &repair.name).is_some_and(|pool| pool.in_flight >= repair.throttle.in_flight) {
             return Some(at_limit(repair.throttle.in_flight));
         }
         let starts = repair.throttle.starts_per_minute;
@@ -89,7 +91,7 @@ impl<'a> Limits<'a> {
 
     /// This round's answers for plans of a repair in a lane.
     pub fn pressure<'b>(&'b self, lane: Lane, repair: &'b Repair) -> PoolPressure<'a, 'b> {
-        PoolPressure { limits: self, repair, pool: (Share::of(lane), repair.name.clone()) }
+        PoolPressure { limits: self, repair, pool: self.pool(Share::of(lane), &repair.name) }
     }
 
     /// Takes the fleet, the repair, both fileservers and their racks for one attempt: all of them, or none.
@@ -100,7 +102,8 @@ impl<'a> Limits<'a> {
         self.allows(lane, repair, plan)?;
         self.count(lane, &repair.name, plan);
         *self.started.entry(repair.name.clone()).or_insert(0) += 1;
-        if plan.step == Step::Replicate {
+        // A resync that cannot mend a copy makes it anew beside the old one: it may need all of its bytes.
+        if plan.step != Step::Verify {
             let arriving = self.arriving.entry(plan.destination_id).or_insert(0);
             *arriving = arriving.saturating_add(plan.bytes);
         }
@@ -117,20 +120,24 @@ impl<'a> Limits<'a> {
         self.exhausted(lane, repair).or(barred).map_or(Ok(()), Err)
     }
 
+    fn pool(&self, share: Share, repair: &str) -> Option<&Pool> {
+        self.pools.get(&share)?.get(repair)
+    }
+
     fn count(&mut self, lane: Lane, repair: &str, plan: &Plan) {
         let share = Share::of(lane);
-        let pool = (share, repair.to_owned());
         *self.in_fleet.entry(share).or_insert(0) += 1;
-        *self.in_flight.entry(pool.clone()).or_insert(0) += 1;
+        let pool = self.pools.entry(share).or_default().entry(repair.to_owned()).or_default();
+        pool.in_flight += 1;
         let mut racks = BTreeSet::new();
         for id in ends(plan) {
             *self.busy.entry(id).or_insert(0) += 1;
-            *self.at_fileserver.entry((pool.clone(), id)).or_insert(0) += 1;
+            *pool.at_fileserver.entry(id).or_insert(0) += 1;
             racks.extend(self.fleet.fileservers.get(&id).map(|one| one.rack_id));
         }
         // An attempt within one rack is one attempt of that rack.
         for rack in racks {
-            *self.in_rack.entry((pool.clone(), rack)).or_insert(0) += 1;
+            *pool.in_rack.entry(rack).or_insert(0) += 1;
         }
     }
 }
@@ -149,7 +156,8 @@ fn get<K: Ord>(counts: &BTreeMap<K, u32>, key: &K) -> u32 {
 pub struct PoolPressure<'a, 'b> {
     limits: &'b Limits<'a>,
     repair: &'b Repair,
-    pool: Pool,
+    /// None: nothing of it is in flight.
+    pool: Option<&'b Pool>,
 }
 
 impl Pressure for PoolPressure<'_, '_> {
@@ -162,14 +170,13 @@ impl Pressure for PoolPressure<'_, '_> {
     }
 
     fn barred(&self, id: FileserverId) -> Option<Deferral> {
-        let throttle = &self.repair.throttle;
-        if get(&self.limits.at_fileserver, &(self.pool.clone(), id)) >= throttle.per_fileserver {
+        let (pool, throttle) = (self.pool?, &self.repair.throttle);
+        if get(&pool.at_fileserver, &id) >= throttle.per_fileserver {
             let fileserver = self.limits.fleet.name(id);
             return Some(Deferral::FileserverAtLimit { fileserver, limit: throttle.per_fileserver });
         }
         let fileserver = self.limits.fleet.fileservers.get(&id)?;
-        let in_rack = get(&self.limits.in_rack, &(self.pool.clone(), fileserver.rack_id));
-        (in_rack >= throttle.per_rack)
+        (get(&pool.in_rack, &fileserver.rack_id) >= throttle.per_rack)
             .then(|| Deferral::RackAtLimit { rack: fileserver.rack.clone(), limit: throttle.per_rack })
     }
 }

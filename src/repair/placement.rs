@@ -160,18 +160,30 @@ impl Wish {
 
     /// The first reason against a fileserver, in the order in which a person would name them.
     fn refuses(&self, fleet: &FleetView, pressure: &dyn Pressure, one: &Fileserver) -> Option<Cause> {
+        if self.holders.contains(&one.id) {
+            return Some(Cause::Holds);
+        }
+        // What is cheap to know comes first: this is asked of every fileserver for every plan.
+        if one.intent != Intent::Serve {
+            return Some(Cause::NotServing);
+        }
+        if one.health != Health::Online {
+            return Some(Cause::NotOnline);
+        }
+        if one.empty_since.is_some() {
+            return Some(Cause::EmptyRoot);
+        }
+        if one.weight <= 0 {
+            return Some(Cause::NoWeight);
+        }
+        if one.capacity <= 0 {
+            return Some(Cause::NoStatus);
+        }
+        if self.new_rack && self.racks.contains_key(&one.rack_id) {
+            return Some(Cause::InRack);
+        }
         let room = fleet.room(one).saturating_sub(pressure.arriving(one.id)).max(0);
-        let causes = [
-            (self.holders.contains(&one.id), Cause::Holds),
-            (one.intent != Intent::Serve, Cause::NotServing),
-            (one.health != Health::Online, Cause::NotOnline),
-            (one.empty_since.is_some(), Cause::EmptyRoot),
-            (one.weight <= 0, Cause::NoWeight),
-            (one.capacity <= 0, Cause::NoStatus),
-            (self.new_rack && self.racks.contains_key(&one.rack_id), Cause::InRack),
-            (room < self.bytes, Cause::NoRoom(room)),
-        ];
-        causes.into_iter().find(|(holds, _)| *holds).map(|(_, cause)| cause)
+        (room < self.bytes).then_some(Cause::NoRoom(room))
     }
 }
 

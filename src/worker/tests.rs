@@ -1,1 +1,205 @@
+//! The worker against real SQL and agents in memory: what it does, and what it must not do.
 
+use super::Settings;
+use super::testing::{fleet, quick, sum, verdict};
+use crate::database::replicas::begin_copy;
+use crate::database::{attempts, fileservers, findings, repositories};
+use crate::model::attempt::{AttemptState, Step};
+use crate::model::fleet::{Health, ReplicaState};
+use crate::model::wire::RefusalCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_resynced_replica_is_in_sync_because_it_was_compared() {
+    let mut fleet = fleet(3, 3).await;
+    fleet.put(3, Some(sum(9)));
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    let (outcome, message) = fleet.end().await;
+    assert_eq!((outcome.as_str(), message.as_str()), ("succeeded", "resync (70 B)"));
+    let replica = fleet.replica(3).await.unwrap();
+    assert!(replica.in_sync && replica.checksum == Some(sum(1)) && replica.bytes == 80);
+    assert!(replica.verified_at.is_some());
+    let compared: Vec<_> = fleet.calls().into_iter().skip(2).collect();
+    assert_eq!(compared.len(), 3, "one act: every replica is asked after the copy: {compared:?}");
+}
+
+#[tokio::test]
+async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats() {
+    let mut fleet = fleet(4, 2).await;
+    fleet.admit(Step::Replicate, Some(1), 4).await;
+    let (outcome, _) = fleet.end().await;
+    assert_eq!(outcome, "succeeded");
+    let replica = fleet.replica(4).await.unwrap();
+    assert!(replica.state == ReplicaState::Live && replica.in_sync);
+    let repository = repositories::by_ids(fleet.db(), &[fleet.repository.id]).await.unwrap().remove(0);
+    assert_eq!((repository.seats, repository.repair_epoch), (3, 1));
+}
+
+#[tokio::test]
+async fn a_copy_that_a_lost_attempt_left_whole_is_adopted() {
+    let mut fleet = fleet(4, 3).await;
+    fleet.put(4, Some(sum(1)));
+    begin_copy(fleet.db(), fleet.repository.id, fleet.ids[3], 0).await.unwrap();
+    fleet.admit(Step::Replicate, Some(1), 4).await;
+    let (outcome, message) = fleet.end().await;
+    assert_eq!(
+        (outcome.as_str(), message.as_str()),
+        ("succeeded", "the copy of an earlier attempt was whole")
+    );
+    assert_eq!(fleet.replica(4).await.unwrap().state, ReplicaState::Live);
+}
+
+#[tokio::test]
+async fn a_copy_that_a_lost_attempt_left_behind_the_times_is_brought_up_to_date() {
+    let mut fleet = fleet(4, 3).await;
+    fleet.put(4, Some(sum(8)));
+    fleet.admit(Step::Replicate, Some(1), 4).await;
+    let (outcome, message) = fleet.end().await;
+    assert!(outcome == "succeeded" && message.contains("brought up to date"), "{message}");
+    assert!(fleet.replica(4).await.unwrap().in_sync);
+}
+
+#[tokio::test]
+async fn a_half_made_copy_elsewhere_is_forgotten_by_the_next_attempt() {
+    let mut fleet = fleet(5, 3).await;
+    begin_copy(fleet.db(), fleet.repository.id, fleet.ids[3], 0).await.unwrap();
+    fleet.admit(Step::Replicate, Some(1), 5).await;
+    assert_eq!(fleet.end().await.0, "succeeded");
+    assert!(fleet.replica(4).await.is_none() && fleet.replica(5).await.is_some());
+}
+
+#[tokio::test]
+async fn a_damaged_copy_is_written_as_damaged() {
+    let mut fleet = fleet(3, 3).await;
+    fleet.put(2, None);
+    fleet.admit(Step::Verify, None, 2).await;
+    let (outcome, message) = fleet.end().await;
+    assert_eq!((outcome.as_str(), message.as_str()), ("succeeded", "damaged: a pack is cut off"));
+    let replica = fleet.replica(2).await.unwrap();
+    assert!(!replica.in_sync && replica.checksum.is_none() && replica.out_of_sync_since.is_some());
+}
+
+#[tokio::test]
+async fn a_finding_that_no_longer_holds_costs_no_agent_call() {
+    let mut fleet = fleet(3, 3).await;
+    fleet.holds.store(false, Ordering::SeqCst);
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    assert_eq!(fleet.end().await.0, "stale");
+    assert_eq!(fleet.calls(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_source_that_is_no_longer_good_is_blamed_and_nothing_is_copied_from_it() {
+    let mut fleet = fleet(3, 3).await;
+    fleet.put(1, Some(sum(6)));
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    let (outcome, message) = fleet.end().await;
+    assert!(outcome == "failed" && message.contains("fs-1 no longer has"), "{message}");
+    assert_eq!(fleet.calls(), ["fs-1 checksum"]);
+    let pool = sqlx::SqlitePool::connect(fleet.scratch.url()).await.unwrap();
+    let flagged: Vec<(i64, String)> =
+        sqlx::query_as("SELECT fileserver_id, found FROM inventory").fetch_all(&pool).await.unwrap();
+    assert_eq!(flagged, [(fleet.ids[0].0, "changed".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_failed_copy_leaves_no_row_and_uses_up_a_try() {
+    let mut fleet = fleet(4, 3).await;
+    fleet.disks.lock().unwrap().refusing.insert("fs-4".into(), RefusalCode::DiskFull);
+    fleet.admit(Step::Replicate, Some(1), 4).await;
+    let (outcome, message) = fleet.end().await;
+    assert_eq!((outcome.as_str(), message.as_str()), ("failed", "refused: disk-full (disk-full)"));
+    assert!(fleet.replica(4).await.is_none());
+    let finding = findings::of_repository(fleet.db(), fleet.repository.id).await.unwrap().remove(0);
+    assert_eq!(finding.tries, 1);
+}
+
+#[tokio::test]
+async fn a_busy_fileserver_uses_up_no_try() {
+    let mut fleet = fleet(3, 3).await;
+    fleet.disks.lock().unwrap().refusing.insert("fs-3".into(), RefusalCode::Busy);
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    assert_eq!(fleet.end().await.0, "cancelled");
+    let finding = findings::of_repository(fleet.db(), fleet.repository.id).await.unwrap().remove(0);
+    assert_eq!(finding.tries, 0);
+}
+
+#[tokio::test]
+async fn a_worker_whose_attempt_is_anothers_hangs_up_and_writes_nothing() {
+    let mut fleet = fleet(4, 3).await;
+    fleet.disks.lock().unwrap().hanging.insert("fs-4".into());
+    fleet.admit(Step::Replicate, Some(1), 4).await;
+    let stop = fleet.work(quick());
+    fleet.until_open(1).await;
+    assert_eq!(fleet.replica(4).await.unwrap().state, ReplicaState::Creating);
+    let id = attempts::live(fleet.db()).await.unwrap()[0].id;
+    let pool = sqlx::SqlitePool::connect(fleet.scratch.url()).await.unwrap();
+    sqlx::query("UPDATE attempts SET epoch = epoch + 1 WHERE id = $1").bind(id).execute(&pool).await.unwrap();
+    fleet.until_open(0).await;
+    stop.cancel();
+    let live = attempts::live(fleet.db()).await.unwrap();
+    assert_eq!((live.len(), live[0].state), (1, AttemptState::Running), "the other one goes on");
+    assert_eq!(fleet.replica(4).await.unwrap().state, ReplicaState::Creating);
+}
+
+#[tokio::test]
+async fn a_silent_fileserver_uses_up_no_try() {
+    let mut fleet = fleet(3, 3).await;
+    fileservers::record_verdicts(fleet.db(), &[verdict(fleet.ids[0], Health::Offline)]).await.unwrap();
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    let (outcome, message) = fleet.end().await;
+    assert_eq!((outcome.as_str(), message.as_str()), ("cancelled", "fileserver fs-1 is offline"));
+    let finding = findings::of_repository(fleet.db(), fleet.repository.id).await.unwrap().remove(0);
+    assert_eq!(finding.tries, 0);
+}
+
+#[tokio::test]
+async fn what_runs_at_the_end_of_the_grace_is_handed_back_with_its_number() {
+    let mut fleet = fleet(3, 3).await;
+    fleet.put(3, Some(sum(9)));
+    fleet.disks.lock().unwrap().hanging.insert("fs-3".into());
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    let stop = fleet.work(quick());
+    fleet.until_open(1).await;
+    stop.cancel();
+    fleet.until_open(0).await;
+    let queued = async {
+        loop {
+            let live = attempts::live(fleet.db()).await.unwrap();
+            if live[0].state == AttemptState::Queued {
+                return live[0].clone();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let queued = tokio::time::timeout(Duration::from_secs(20), queued).await.unwrap();
+    assert_eq!((queued.number, queued.worker), (1, None));
+    // Another worker takes it up, under a higher epoch.
+    fleet.disks.lock().unwrap().hanging.clear();
+    assert_eq!(fleet.end().await.0, "succeeded");
+    assert_eq!(fleet.disks.lock().unwrap().epochs[&fleet.repository.id], 2);
+}
+
+#[tokio::test]
+async fn long_work_keeps_its_lease_and_says_what_it_does() {
+    let mut fleet = fleet(3, 3).await;
+    fleet.disks.lock().unwrap().hanging.insert("fs-3".into());
+    fleet.admit(Step::Verify, None, 3).await;
+    let lease = Duration::from_secs(5);
+    let stop = fleet.work(Settings { lease, ..quick() });
+    fleet.until_open(1).await;
+    let first = attempts::live(fleet.db()).await.unwrap()[0].lease_until;
+    let renewed = async {
+        loop {
+            let live = attempts::live(fleet.db()).await.unwrap().remove(0);
+            if live.lease_until > first && live.progress.is_some() {
+                return live;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let live = tokio::time::timeout(Duration::from_secs(20), renewed).await.unwrap();
+    assert_eq!(live.progress.as_deref(), Some("copying packs: 1 B of 2 B"));
+    stop.cancel();
+}

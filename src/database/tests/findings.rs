@@ -92,6 +92,23 @@ on_each_engine! {
         evaluate(db, "a", &repository_rows(1..=2)).await;
     }
 
+    async fn many_evaluations_at_once_leave_connections_for_others(db) {
+        let now = db.now().await.expect("the clock");
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..40 {
+            let db = db.clone();
+            tasks.spawn(async move {
+                let mut merge = Merge::begin(&db, goal(&format!("g{number}"), now)).await.expect("a merge");
+                merge.add(&repository_rows(1..=5)).await.expect("rows");
+                // What a dispatcher does meanwhile.
+                findings::ready_lanes(&db).await.expect("lanes");
+                merge.add(&repository_rows(6..=9)).await.expect("rows");
+                merge.finish(1).await.expect("merged").opened
+            });
+        }
+        assert_eq!(tasks.join_all().await.into_iter().sum::<i64>(), 40 * 9);
+    }
+
     async fn an_evaluation_that_began_earlier_is_not_merged_after_a_later_one(db) {
         let early = db.now().await.expect("the clock");
         next_moment(db).await;

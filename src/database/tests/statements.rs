@@ -2,7 +2,7 @@
 
 use crate::database::Engine;
 use crate::database::scratch::Scratch;
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
+use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -120,10 +120,13 @@ async fn every_statement_is_prepared_on_sqlite() {
     let mut connection = SqliteConnection::connect(&path).await.expect("a connection");
     for Statement { label, text } in statements().into_iter().filter(|one| one.is_for(Engine::Sqlite)) {
         if text.contains("CREATE TEMP TABLE") {
-            connection.execute(AssertSqlSafe(text)).await.unwrap_or_else(|error| panic!("{label}: {error}"));
+            connection
+                .execute(sqlx::AssertSqlSafe(text))
+                .await
+                .unwrap_or_else(|error| panic!("{label}: {error}"));
         } else {
             let prepared =
-                (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(text))).await;
+                (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(text))).await;
             prepared.unwrap_or_else(|error| panic!("{label}: {error}"));
         }
     }
@@ -137,10 +140,13 @@ async fn every_statement_is_prepared_on_postgres() {
     for Statement { label, text } in statements().into_iter().filter(|one| one.is_for(Engine::Postgres)) {
         if text.contains("CREATE TEMP TABLE") {
             let kept = text.replace("ON COMMIT DROP", "");
-            connection.execute(AssertSqlSafe(kept)).await.unwrap_or_else(|error| panic!("{label}: {error}"));
+            connection
+                .execute(sqlx::AssertSqlSafe(kept))
+                .await
+                .unwrap_or_else(|error| panic!("{label}: {error}"));
         } else {
             let prepared =
-                (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(text))).await;
+                (&mut connection).prepare(sqlx::SqlSafeStr::into_sql_str(sqlx::AssertSqlSafe(text))).await;
             prepared.unwrap_or_else(|error| panic!("{label}: {error}"));
         }
     }

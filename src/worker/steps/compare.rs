@@ -23,8 +23,9 @@ type Answer = (FileserverId, Result<ChecksumAnswer, CallError>);
 /// Whether the destination came out equal to what is definitive.
 pub(super) async fn compare_all(task: &Task<'_>, bytes: Option<i64>) -> Result<bool, Outcome> {
     for _ in 0..task.worker.settings.rounds {
-        let Some(facts) = Facts::read(&task.worker.database, task.repository()).await? else {
-            return Err(Outcome::Stale("there is no such repository any more".into()));
+        let facts = Facts::read(&task.worker.database, task.repository()).await?;
+        let Some(facts) = facts.filter(|facts| facts.repository.removed_at.is_none()) else {
+            return Err(Outcome::Stale("the repository was removed".into()));
         };
         let answers = ask_all(task, &facts).await;
         let taken = taken(task, &facts, answers, bytes).await?;

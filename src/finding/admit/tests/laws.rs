@@ -87,9 +87,11 @@ fn check_ends(world: &World, repair: &Repair, attempts: &[&Attempt]) -> Result<(
     Ok(())
 }
 
+/// Whatever else is on its way, copies that are new do not fill a disk beyond its limit.
 fn check_space(world: &World) -> Result<(), TestCaseError> {
     for one in world.fleet.fileservers.values() {
-        let arriving = world.fleet.arriving.get(&one.id).copied().unwrap_or(0);
+        let new = |at: &&Attempt| at.plan.step == Step::Replicate && at.plan.destination_id == one.id;
+        let arriving: i64 = world.running.iter().filter(new).map(|at| at.plan.bytes).sum();
         let full = one.disk_used + arriving;
         prop_assert!(
             arriving == 0 || full * 100 <= one.capacity * world.fleet.fill_limit,
@@ -109,11 +111,12 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
                 let finding = &world.findings[*finding];
                 world.running.push(attempt(1_000 + finding.id.0, finding, plan.clone()));
                 *world.started.entry(finding.repair.clone().unwrap()).or_insert(0) += 1;
-                if plan.step == Step::Replicate {
+                if plan.step != Step::Verify {
                     *world.fleet.arriving.entry(plan.destination_id).or_insert(0) += plan.bytes;
                 }
                 admitted.insert(finding.id);
             }
+            // Only what reads yields, and it brings no bytes.
             Admission::Yield { attempt, .. } => world.running.retain(|one| one.id != *attempt),
             Admission::Defer { .. } => {}
         }
@@ -123,7 +126,7 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
 
 fn end(world: &mut World, index: usize) {
     let ended = world.running.remove(index);
-    if ended.plan.step == Step::Replicate {
+    if ended.plan.step != Step::Verify {
         *world.fleet.arriving.get_mut(&ended.plan.destination_id).unwrap() -= ended.plan.bytes;
     }
 }
@@ -223,4 +226,23 @@ fn a_subject_that_the_repair_does_not_take_is_a_matter_for_a_person() {
     finding.subject = Subject::Key("x".to_owned());
     let world = World::new(3, 3).finds(finding);
     assert!(world.told(1).contains("repair re-replicate is done to a repository, not to a key"));
+}
+
+/// A fleet of the size that a round is meant for: 300 fileservers, the heads of all their lanes.
+#[test]
+fn a_full_round_starts_what_its_limits_allow() {
+    let mut world = World::new(30, 300);
+    for id in 1..=2_400 {
+        let on = [1 + id % 300, 1 + (id + 7) % 300];
+        world = world.with(id, &on);
+        let mut finding = wants_copy(id, id);
+        finding.lane = Lane::Fileserver(FileserverId(on[0]));
+        world.findings.push(finding);
+    }
+    let decisions = world.admit(1);
+    let admitted = decisions.iter().filter(|one| matches!(one, Admission::Admit { .. })).count();
+    assert_eq!(admitted, 400, "the repair's own limit is what binds");
+    let at_limit = Deferral::RepairAtLimit { repair: "re-replicate".to_owned(), limit: 400 };
+    let waits = |one: &&Admission| matches!(one, Admission::Defer { deferral, until: None, .. } if *deferral == at_limit);
+    assert_eq!(decisions.iter().filter(waits).count(), 2_000);
 }
