@@ -202,7 +202,8 @@ impl GitCommand {
         if allowed {
             self.variables.push((name.into(), value));
         } else {
-            self.refused = Some(std::io::Error::other(format!("{name} may not have the value {value:?}")));
+            self.refused =
+                Some(std::io::Error::other(format!("{name} may not have the value {}", value.display())));
         }
         self
     }

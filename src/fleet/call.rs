@@ -19,7 +19,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 pub(super) fn client() -> anyhow::Result<reqwest::Client> {
     reqwest::Client::builder()
         .connect_timeout(CONNECT)
-        .pool_idle_timeout(Duration::from_secs(60))
+        .pool_idle_timeout(Duration::from_mins(1))
         .pool_max_idle_per_host(8)
         .tcp_keepalive(Duration::from_secs(15))
         .tcp_nodelay(true)

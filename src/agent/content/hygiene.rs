@@ -107,10 +107,11 @@ pub(super) fn remove_strangers(repository: &Path) -> Result<Vec<String>, Refusal
 /// Removes locks and unfinished files of gits that are gone: the caller holds the repository's lock, so none lives.
 pub(super) fn remove_stale(repository: &Path) -> Result<Vec<String>, Refusal> {
     let mut removed = Vec::new();
-    let is_stale = |name: &str| name.ends_with(".lock") || name == "packed-refs.new";
+    let is_lock = |name: &str| name.as_bytes().ends_with(b".lock");
+    let is_stale = |name: &str| is_lock(name) || name == "packed-refs.new";
     sweep(repository, repository, false, &is_stale, &mut removed)?;
     sweep(repository, &repository.join("refs"), true, &is_stale, &mut removed)?;
-    let is_unfinished = |name: &str| name.starts_with("tmp_") || name.ends_with(".lock");
+    let is_unfinished = |name: &str| name.starts_with("tmp_") || is_lock(name);
     sweep(repository, &repository.join("objects"), true, &is_unfinished, &mut removed)?;
     Ok(removed)
 }

@@ -200,7 +200,7 @@ async fn update(at: At<'_>, input: &[u8]) -> Result<(), Refusal> {
 /// `synced_later`: twelve thousand loose references, each synced by itself, take a minute on a slow disk, and are
 /// packed into one file right after.
 async fn create(at: At<'_>, input: &[u8], synced_later: bool) -> Result<(), Refusal> {
-    let fsync = synced_later.then_some(["-c", "core.fsync=committed,loose-object"]);
+    let fsync = synced_later.then_some(["-c", "core.fsync=none"]);
     let command = ["update-ref", "--no-deref", "--stdin", "-z"];
     let arguments = fsync.into_iter().flatten().chain(command).map(OsString::from).collect();
     at.demand(arguments, input, RefusalCode::Damaged).await
@@ -216,8 +216,12 @@ mod tests {
     use super::*;
 
     fn list(lines: &[(&str, &str)]) -> References {
-        let text: String = lines.iter().map(|(to, name)| format!("{to} {name}\n")).collect();
-        References::parse(format!("HEAD ref:refs/heads/main\n{text}").as_bytes(), ObjectFormat::Sha1).unwrap()
+        let lines: Vec<String> = lines.iter().map(|(to, name)| format!("{to} {name}")).collect();
+        References::parse(
+            format!("HEAD ref:refs/heads/main\n{}\n", lines.join("\n")).as_bytes(),
+            ObjectFormat::Sha1,
+        )
+        .unwrap()
     }
 
     #[test]

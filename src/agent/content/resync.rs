@@ -201,15 +201,12 @@ fn sentence(source: &str, changed: i64, cleared: &[String]) -> String {
         1 => format!("1 reference brought to what {source} has"),
         more => format!("{more} references brought to what {source} has"),
     };
-    if let [first, rest @ ..] = cleared {
+    if !cleared.is_empty() {
+        let shown = &cleared[..cleared.len().min(5)];
         text.push_str("; cleared ");
-        text.push_str(first);
-        for name in rest.iter().take(4) {
-            text.push_str(", ");
-            text.push_str(name);
-        }
-        if rest.len() > 4 {
-            text.push_str(&format!(" and {} more", rest.len() - 4));
+        text.push_str(&shown.join(", "));
+        if shown.len() < cleared.len() {
+            text.push_str(" and more");
         }
     }
     text

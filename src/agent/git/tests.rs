@@ -1,7 +1,7 @@
 use super::*;
 use std::time::Duration;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn git() -> (tempfile::TempDir, Git) {
     let root = tempfile::tempdir().unwrap();

@@ -82,16 +82,16 @@ async fn odd_objects_of_old_histories_are_exact() {
     let origin = Origin::new(Sha1);
     let blob = origin.blob("x");
     let raw: Vec<u8> = (0..20).map(|at| u8::from_str_radix(&blob[2 * at..2 * at + 2], 16).unwrap()).collect();
-    let padded = [&b"0100644 file\0"[..], &raw].concat();
-    let tree = origin.git(&["hash-object", "-t", "tree", "--literally", "-w", "--stdin"], &padded);
-    let text = format!("tree {tree}\nauthor a <a> b> 1 +0000\ncommitter  <> 99999999999999999999 +9999\n\nx");
+    let old_tree = [&b"0100644 file\0"[..], &raw].concat();
+    let odd = origin.git(&["hash-object", "-t", "tree", "--literally", "-w", "--stdin"], &old_tree);
+    let text = format!("tree {odd}\nauthor a <a> b> 1 +0000\ncommitter  <> 99999999999999999999 +9999\n\nx");
     let commit =
         origin.git(&["hash-object", "-t", "commit", "--literally", "-w", "--stdin"], text.as_bytes());
     origin.reference("refs/heads/odd", &commit);
     let (one, two) = pair(&origin).await;
     for copy in [&one, &two] {
         assert_eq!(picture(&copy.path()), picture(&origin.path));
-        assert_eq!(git(&copy.path(), &["cat-file", "tree", &tree], b""), padded);
+        assert_eq!(git(&copy.path(), &["cat-file", "tree", &odd], b""), old_tree);
     }
     // Fetched as objects, too: nothing judges them on that way either.
     let (_, three) = pair(&Origin::new(Sha1)).await;

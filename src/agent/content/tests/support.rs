@@ -341,7 +341,7 @@ async fn upload_pack(
     let protocol = headers.get("git-protocol").map_or("version=0", |value| value.to_str().unwrap());
     let command = served.store.git.command(Some(&directory), arguments).env("GIT_PROTOCOL", protocol.into());
     let answer =
-        command.run(input, 1 << 28, Duration::from_secs(60), &CancellationToken::new()).await.unwrap();
+        command.run(input, 1 << 28, Duration::from_mins(1), &CancellationToken::new()).await.unwrap();
     assert!(answer.ok(), "{}", answer.words());
     Ok(answer.stdout)
 }
