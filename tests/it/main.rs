@@ -1,0 +1,10 @@
+//! The whole program, as processes, on real repositories.
+
+#![allow(clippy::missing_panics_doc, clippy::missing_docs_in_private_items, missing_docs, reason = "tests")]
+
+mod death;
+mod edits;
+mod heal;
+mod refusals;
+mod split;
+mod support;

@@ -1,0 +1,28 @@
+//! What the integration tests share: real repositories, real processes, waiting on conditions.
+
+pub mod engine;
+pub mod fleet;
+pub mod process;
+pub mod source;
+pub mod up;
+
+use std::time::{Duration, Instant};
+
+/// Waits until `true`, asking again every 100 ms; fails with `what` and the last thing seen.
+pub fn until(what: &str, within: Duration, mut seen: impl FnMut() -> Result<(), String>) {
+    let deadline = Instant::now() + within;
+    loop {
+        match seen() {
+            Ok(()) => return,
+            Err(last) if Instant::now() > deadline => {
+                panic!("not within {within:?}: {what}; last seen: {last}")
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// Seconds, for short.
+pub const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

@@ -1,0 +1,179 @@
+//! A fleet of separate processes: controller, worker, agents, as a service would run them.
+
+use super::process::{Process, trued};
+use super::up::{Copy, copies, goals_met_since};
+use super::{secs, until};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Separate parts over one database.
+pub struct Fleet {
+    pub directory: PathBuf,
+    pub database_url: String,
+    pub url: String,
+    pub controller: Option<Process>,
+    pub workers: Vec<Process>,
+    pub agents: Vec<Process>,
+    listen: String,
+    settings: PathBuf,
+}
+
+impl Fleet {
+    /// Enrols and starts a controller and agents, one a rack, but no worker. `settings` is the text of a configuration file.
+    pub fn start(directory: &Path, database_url: &str, fileservers: usize, settings: &str) -> Self {
+        let file = directory.join("trued.toml");
+        std::fs::write(&file, settings).expect("written");
+        let listen = format!("127.0.0.1:{}", free_port());
+        let mut fleet = Self {
+            directory: directory.to_owned(),
+            database_url: database_url.to_owned(),
+            url: format!("http://{listen}"),
+            controller: None,
+            workers: Vec::new(),
+            agents: Vec::new(),
+            listen,
+            settings: file,
+        };
+        fleet.on_database(&["migrate"]);
+        let enrolment = fleet.on_database(&["part", "add", "controller", "ctl-1"]);
+        std::fs::write(directory.join("ctl-1.json"), enrolment).expect("written");
+        let enrolment = fleet.on_database(&["part", "add", "worker", "wrk-1"]);
+        std::fs::write(directory.join("wrk-1.json"), enrolment).expect("written");
+        fleet.start_controller();
+        for n in 1..=fileservers {
+            fleet.add_agent(n);
+        }
+        fleet.all_online();
+        fleet
+    }
+
+    /// Starts the controller (again).
+    pub fn start_controller(&mut self) {
+        let mut command = self.part("serve", "ctl-1.json");
+        command.args(["--listen", &self.listen]);
+        self.controller = Some(Process::start(&mut command));
+        until("the controller answers", secs(60), || {
+            let output = self.run(&["status"]);
+            let unreachable = output.status.code() == Some(5);
+            if unreachable { Err(String::from_utf8_lossy(&output.stderr).into_owned()) } else { Ok(()) }
+        });
+    }
+
+    /// Starts a worker.
+    pub fn start_worker(&mut self) {
+        let mut command = self.part("worker", "wrk-1.json");
+        self.workers.push(Process::start(&mut command));
+    }
+
+    fn part(&self, role: &str, enrolment: &str) -> Command {
+        let mut command = trued();
+        command.arg("--config").arg(&self.settings).arg(role);
+        command
+            .args(["--database-url", &self.database_url, "--enrolment"])
+            .arg(self.directory.join(enrolment));
+        command
+    }
+
+    fn add_agent(&mut self, n: usize) {
+        let (name, port) = (format!("fs-{n}"), free_port());
+        let address = format!("127.0.0.1:{port}");
+        let enrolment = self.done(&[
+            "fileserver",
+            "add",
+            &name,
+            "--rack",
+            &format!("rack-{n}"),
+            "--address",
+            &format!("http://{address}"),
+        ]);
+        let file = self.directory.join(format!("{name}.json"));
+        std::fs::write(&file, enrolment).expect("written");
+        let mut command = trued();
+        command.arg("agent").arg("--enrolment").arg(file).arg("--root").arg(self.directory.join(&name));
+        command.args(["--listen", &address]);
+        self.agents.push(Process::start(&mut command));
+    }
+
+    fn all_online(&self) {
+        until("all fileservers are online and count", secs(60), || {
+            let listed = self.json(&["fileserver", "list"]);
+            let all = listed["fileservers"].as_array().expect("fileservers");
+            let good = all.iter().all(|one| one["health"] == "online" && one["counts"] == true);
+            if good { Ok(()) } else { Err(format!("{listed:#}")) }
+        });
+    }
+
+    /// Runs a command against the API.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        trued().args(["--url", &self.url]).args(arguments).output().expect("the program runs")
+    }
+
+    /// Runs a command that must succeed.
+    pub fn done(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(
+            output.status.success(),
+            "trued {arguments:?}: {}\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            self.said()
+        );
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn on_database(&self, arguments: &[&str]) -> String {
+        let output =
+            trued().args(arguments).args(["--database-url", &self.database_url]).output().expect("runs");
+        assert!(output.status.success(), "trued {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs a command and reads its JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let mut all = arguments.to_vec();
+        all.extend(["-o", "json"]);
+        let output = self.run(&all);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            panic!("trued {all:?}: {error}\n{}", String::from_utf8_lossy(&output.stderr))
+        })
+    }
+
+    /// The copies of a repository.
+    pub fn copies(&self, name: &str) -> Vec<Copy> {
+        copies(&self.json(&["repo", "show", name]))
+    }
+
+    /// Waits until every goal is met by an evaluation that began after now.
+    pub fn met(&self, within: u64) {
+        let asked = i64::try_from(
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_millis(),
+        )
+        .expect("fits");
+        until("every goal is met", secs(within), || {
+            goals_met_since(&self.json(&["status"]), asked).map_err(|last| format!("{last}\n{}", self.said()))
+        });
+    }
+
+    /// What controller and workers said.
+    pub fn said(&self) -> String {
+        let mut said = String::new();
+        for process in self.controller.iter().chain(&self.workers) {
+            said.push_str(&process.said());
+            said.push_str("\n---\n");
+        }
+        said
+    }
+}
+
+/// A port that nothing listens on just now, from a range apart from the one that the kernel gives out.
+pub fn free_port() -> u16 {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let base = u16::try_from(std::process::id() % 40).expect("small") * 200 + 20_000;
+    loop {
+        let port = base + NEXT.fetch_add(1, Ordering::Relaxed) % 200;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
