@@ -84,6 +84,6 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Backlog(ask) => backlog::run(&global, ask).await,
         Command::Why(ask) => why::run(&global, &ask).await,
         Command::Status => status::run(&global).await,
-        Command::Config(ask) => settings::run(&global, ask),
+        Command::Config(ask) => settings::run(&global, &ask),
     }
 }

@@ -64,3 +64,6 @@ pub fn router(api: Api) -> Router {
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .with_state(api)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest wait for an answer: a goal's evaluation may take its timeout.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What `trued up` writes into its data directory for the commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

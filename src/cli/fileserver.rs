@@ -105,31 +105,28 @@ async fn add(
     change: Change,
 ) -> anyhow::Result<Exit> {
     let (part, secret) = enrolment::new_part(&new.name, Role::Agent)?;
-    let enrolled: Enrolled = match database_url {
-        Some(url) => {
-            check_name("a fileserver", &new.name).map_err(|problem| Failure::usage(problem.message))?;
-            let (db, fleet) = migrate::open_current(&url).await?;
-            if !change.dry_run {
-                fileservers::add(&db, &new.name, &new.rack, &new.url, &part).await?;
-                let detail = serde_json::json!({ "rack": new.rack, "url": new.url });
-                let (reason, subject) = (change.reason.as_deref(), new.name.as_str());
-                let change = Audited { who: "local", what: "fileserver.add", subject, reason, detail };
-                audit::append(&db, &change).await?;
-            }
-            let parts = parts::list(&db).await?;
-            Enrolled { fleet: fleet.fleet_id, parts, checksum_key: Some(fleet.checksum_key) }
+    let enrolled: Enrolled = if let Some(url) = database_url {
+        check_name("a fileserver", &new.name).map_err(|problem| Failure::usage(problem.message))?;
+        let (db, fleet) = migrate::open_current(&url).await?;
+        if !change.dry_run {
+            fileservers::add(&db, &new.name, &new.rack, &new.url, &part).await?;
+            let detail = serde_json::json!({ "rack": new.rack, "url": new.url });
+            let (reason, subject) = (change.reason.as_deref(), new.name.as_str());
+            let change = Audited { who: "local", what: "fileserver.add", subject, reason, detail };
+            audit::append(&db, &change).await?;
         }
-        None => {
-            let ask = AddFileserver {
-                name: new.name.clone(),
-                rack: new.rack.clone(),
-                url: new.url.clone(),
-                public_key: part.public_key.clone(),
-                reason: change.reason,
-                dry_run: change.dry_run,
-            };
-            Client::new(global)?.post(&["fileservers"], &ask).await?
-        }
+        let parts = parts::list(&db).await?;
+        Enrolled { fleet: fleet.fleet_id, parts, checksum_key: Some(fleet.checksum_key) }
+    } else {
+        let ask = AddFileserver {
+            name: new.name.clone(),
+            rack: new.rack.clone(),
+            url: new.url.clone(),
+            public_key: part.public_key.clone(),
+            reason: change.reason,
+            dry_run: change.dry_run,
+        };
+        Client::new(global)?.post(&["fileservers"], &ask).await?
     };
     if change.dry_run {
         eprintln!("fileserver {} would be added in {}", new.name, new.rack);

@@ -87,13 +87,12 @@ async fn check(global: &Global, files: &[PathBuf], database_url: Option<String>)
     let mut problems = 0;
     for file in files {
         let text = read(file)?;
-        let problem = match &database_url {
-            Some(url) => check_here(global, url, file, &text).await?,
-            None => {
-                let ask = CheckGoal { path: file.display().to_string(), text };
-                let checked: CheckedGoal = Client::new(global)?.post(&["goals", "check"], &ask).await?;
-                checked.problem
-            }
+        let problem = if let Some(url) = &database_url {
+            check_here(global, url, file, &text).await?
+        } else {
+            let ask = CheckGoal { path: file.display().to_string(), text };
+            let checked: CheckedGoal = Client::new(global)?.post(&["goals", "check"], &ask).await?;
+            checked.problem
         };
         match problem {
             Some(problem) => {

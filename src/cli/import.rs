@@ -75,7 +75,7 @@ pub async fn run(global: &Global, ask: Import) -> anyhow::Result<Exit> {
             Ok(outcome) => outcome,
             // Nobody there is not the source's fault: the others would only say the same.
             Err(error) if super::failure::exit_of(&error) == Exit::Unreachable => return Err(error),
-            Err(error) => imports.refused(path, &name, &error),
+            Err(error) => refused(path, &name, &error),
         };
         if global.output == Output::Table {
             tell(&outcome);
@@ -186,16 +186,16 @@ impl Imports<'_> {
             message: "already there, with the same content".to_owned(),
         }))
     }
+}
 
-    fn refused(&self, path: &std::path::Path, name: &str, error: &anyhow::Error) -> Imported {
-        Imported {
-            source: path.display().to_string(),
-            name: name.to_owned(),
-            outcome: "refused",
-            id: None,
-            copies: 0,
-            message: sentence(error),
-        }
+fn refused(path: &std::path::Path, name: &str, error: &anyhow::Error) -> Imported {
+    Imported {
+        source: path.display().to_string(),
+        name: name.to_owned(),
+        outcome: "refused",
+        id: None,
+        copies: 0,
+        message: sentence(error),
     }
 }
 

@@ -35,32 +35,26 @@ async fn add(
         AddedRole::Controller => Role::Controller,
     };
     let (part, secret) = enrolment::new_part(name, role)?;
-    let enrolled: Enrolled = match database_url {
-        Some(url) => {
-            check_name("a part", name).map_err(|problem| Failure::usage(problem.message))?;
-            let (db, fleet) = migrate::open_current(&url).await?;
-            if !change.dry_run {
-                parts::add(&db, &part).await?;
-                let detail = serde_json::json!({ "role": role });
-                let reason = change.reason.as_deref();
-                audit::append(
-                    &db,
-                    &Audited { who: "local", what: "part.add", subject: name, reason, detail },
-                )
+    let enrolled: Enrolled = if let Some(url) = database_url {
+        check_name("a part", name).map_err(|problem| Failure::usage(problem.message))?;
+        let (db, fleet) = migrate::open_current(&url).await?;
+        if !change.dry_run {
+            parts::add(&db, &part).await?;
+            let detail = serde_json::json!({ "role": role });
+            let reason = change.reason.as_deref();
+            audit::append(&db, &Audited { who: "local", what: "part.add", subject: name, reason, detail })
                 .await?;
-            }
-            Enrolled { fleet: fleet.fleet_id, parts: parts::list(&db).await?, checksum_key: None }
         }
-        None => {
-            let ask = AddPart {
-                name: name.to_owned(),
-                role,
-                public_key: part.public_key.clone(),
-                reason: change.reason,
-                dry_run: change.dry_run,
-            };
-            Client::new(global)?.post(&["parts"], &ask).await?
-        }
+        Enrolled { fleet: fleet.fleet_id, parts: parts::list(&db).await?, checksum_key: None }
+    } else {
+        let ask = AddPart {
+            name: name.to_owned(),
+            role,
+            public_key: part.public_key.clone(),
+            reason: change.reason,
+            dry_run: change.dry_run,
+        };
+        Client::new(global)?.post(&["parts"], &ask).await?
     };
     if change.dry_run {
         eprintln!("{role} {name} would be added");

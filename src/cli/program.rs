@@ -103,7 +103,7 @@ pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
 
 fn agent_options(config: &Config, options: Options) -> Options {
     let sweep = SweepSettings { least: config.agent.sweep, ..SweepSettings::default() };
-    Options { capacity: config.agent.capacity, sweep, reads: config.agent.processes, ..options }
+    Options { capacity: config.agent.capacity, sweep, reads: config.agent.reads, ..options }
 }
 
 fn agent_failure(error: AgentError) -> anyhow::Error {

@@ -79,15 +79,15 @@ pub fn shipped(layers: &Layers, key: &str, configured: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When something is wrong.
-pub fn run(global: &Global, ask: ConfigCommand) -> anyhow::Result<Exit> {
+pub fn run(global: &Global, ask: &ConfigCommand) -> anyhow::Result<Exit> {
     let layers = layers(global)?;
     Config::from_layers(&layers)?;
-    match ask.verb {
+    match &ask.verb {
         ConfigVerb::Check => {
             let given = layers.shown().iter().filter(|(key, ..)| !layers.is_default(key.name)).count();
             output::line(&format!("the configuration is good; {given} keys are not at their default"));
         }
-        ConfigVerb::Show { origin } => show(global, &layers, origin)?,
+        ConfigVerb::Show { origin } => show(global, &layers, *origin)?,
     }
     Ok(Exit::Done)
 }

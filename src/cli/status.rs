@@ -90,14 +90,14 @@ fn backlog(status: &Status) -> String {
     if let Some(oldest) = backlog.oldest_seconds {
         let _ = write!(line, "   oldest {}", age(oldest * 1_000));
     }
-    let states = [
+    let kinds = [
         (backlog.running, "running"),
         (backlog.ready, "ready"),
         (backlog.waiting, "waiting"),
         (backlog.held, "held"),
         (backlog.stuck, "stuck"),
     ];
-    for (count, state) in states.into_iter().filter(|(count, _)| *count > 0) {
+    for (count, state) in kinds.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(line, "   {} {state}", number(count));
     }
     line

@@ -56,7 +56,7 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     let (db, identity) = database(&config, &data).await?;
     let members = fleet::prepare(&db, &identity, &data, ask.fileservers).await?;
     let shutdown = Shutdown::new();
-    let goals = directories.goals.clone();
+    let goals = std::path::absolute(&directories.goals)?;
     let base = Base::new(global, config, db.clone(), identity, directories).await?;
     let children = Children::new(members.agents.clone(), !ask.no_respawn, ask.capacity);
     children.start(&shutdown)?;

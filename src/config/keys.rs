@@ -75,20 +75,20 @@ pub const KEYS: &[Key] = &[
     key(
         "observe.timeout",
         Kind::Duration,
-        "3s",
-        "How long a status may take. With a second between questions after a miss, three misses fit into 15 s.",
+        "1s",
+        "How long a status may take. With a second between questions after a miss, a death is seen within 13 s.",
     ),
     key("dispatch.period", Kind::Duration, "1s", "How often findings become attempts."),
     key(
         "dispatch.in_flight",
         Kind::Count { min: 1, max: 10_000 },
-        "256",
+        "2000",
         "Attempts queued or running in the whole fleet: the rest waits as findings, where people see why.",
     ),
     key(
         "worker.concurrency",
         Kind::Count { min: 1, max: 256 },
-        "8",
+        "16",
         "Attempts that one worker runs at a time. The work is the agents': a worker mostly waits.",
     ),
     key(
@@ -103,7 +103,6 @@ pub const KEYS: &[Key] = &[
         "5s",
         "How long a worker that was asked to stop lets attempts end before it gives them back.",
     ),
-    key("queue.window", Kind::Count { min: 1, max: 10_000 }, "64", "Attempts looked at in one claim."),
     key(
         "queue.sweep",
         Kind::Duration,
@@ -117,10 +116,10 @@ pub const KEYS: &[Key] = &[
         "Bytes that an agent says it has; 0: the whole disk. For several agents on one disk.",
     ),
     key(
-        "agent.processes",
+        "agent.reads",
         Kind::Count { min: 1, max: 10_000 },
-        "64",
-        "Git processes that one agent runs at a time.",
+        "256",
+        "Reads by git that one agent serves at a time; more wait, and are then refused as busy.",
     ),
     key("agent.sweep", Kind::Duration, "10s", "Shortest time between two sweeps of an agent's inventory."),
 ];

@@ -210,5 +210,5 @@ fn wrong(name: &str, origin: &Origin, why: String) -> ConfigError {
 }
 
 fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+    text.bytes().take(at).fold(1, |line, byte| line + usize::from(byte == b'\n'))
 }

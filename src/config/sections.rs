@@ -93,8 +93,6 @@ pub struct WorkerConfig {
 /// `queue.*`
 #[derive(Debug, Clone, Copy)]
 pub struct QueueConfig {
-    /// Attempts looked at in one claim.
-    pub window: usize,
     /// Time between two looks without a reminder.
     pub sweep: Duration,
 }
@@ -104,8 +102,8 @@ pub struct QueueConfig {
 pub struct AgentConfig {
     /// Bytes it says it has; none: the whole disk.
     pub capacity: Option<i64>,
-    /// Git processes at a time.
-    pub processes: usize,
+    /// Reads by git at a time.
+    pub reads: usize,
     /// Shortest time between two sweeps.
     pub sweep: Duration,
 }
@@ -145,13 +143,10 @@ impl Config {
                 lease: read.as_kind("worker.lease", value::duration)?,
                 shutdown_grace: read.duration("worker.shutdown_grace")?,
             },
-            queue: QueueConfig {
-                window: read.count("queue.window")? as usize,
-                sweep: read.duration("queue.sweep")?,
-            },
+            queue: QueueConfig { sweep: read.duration("queue.sweep")? },
             agent: AgentConfig {
                 capacity: (capacity > 0).then_some(capacity),
-                processes: read.count("agent.processes")? as usize,
+                reads: read.count("agent.reads")? as usize,
                 sweep: read.duration("agent.sweep")?,
             },
         })

@@ -92,8 +92,8 @@ mod tests {
         summer.add_reference(b"refs/x", &Target::Symbolic("refs/heads/main".into()));
         let mut text = format!("HEAD ref:refs/heads/main\n{oid} refs/heads/").into_bytes();
         text.extend_from_slice(b"\xff odd\nref:refs/heads/main refs/x\n");
-        let summed = sum(&key, ObjectFormat::Sha1, Body::from(text)).await.unwrap();
-        assert_eq!(summed, summer.finish());
+        let found = sum(&key, ObjectFormat::Sha1, Body::from(text)).await.unwrap();
+        assert_eq!(found, summer.finish());
         assert!(sum(&key, ObjectFormat::Sha1, Body::from("HEAD x")).await.is_err());
     }
 }

@@ -51,12 +51,11 @@ pub async fn plan(State(api): State<Api>, Json(ask): Json<PlanImport>) -> Answer
             ask.name, import.object_format
         )));
     }
-    let places = match usable(&all, &import.fileservers) {
-        true => import.fileservers,
-        false => {
-            repositories::replan_import(&api.db, import.id, &chosen).await?;
-            chosen
-        }
+    let places = if usable(&all, &import.fileservers) {
+        import.fileservers
+    } else {
+        repositories::replan_import(&api.db, import.id, &chosen).await?;
+        chosen
     };
     let ask = PlanImport { wanted: import.wanted, ..ask };
     Ok(Json(answer(&api, import.id, &ask, &all, &places)))

@@ -11,15 +11,24 @@ use crate::model::id::RepositoryId;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
+/// Signs a grant to import a repository on a fileserver, until a moment.
+pub type SignImport = dyn Fn(RepositoryId, &Fileserver, Millis) -> String + Send + Sync;
+
+/// Asks controllers to evaluate these goals at once.
+pub type Evaluate = dyn Fn(&[String]) + Send + Sync;
+
+/// Where a fileserver keeps a repository.
+pub type PathOf = dyn Fn(&str, RepositoryId) -> String + Send + Sync;
+
 /// What the API is handed because it may not do it itself.
 #[derive(Clone)]
 pub struct Hooks {
     /// Signs a grant to import a repository on a fileserver, until a moment.
-    pub sign_import: Arc<dyn Fn(RepositoryId, &Fileserver, Millis) -> String + Send + Sync>,
+    pub sign_import: Arc<SignImport>,
     /// Asks controllers to evaluate these goals at once; none named: all.
-    pub evaluate: Arc<dyn Fn(&[String]) + Send + Sync>,
+    pub evaluate: Arc<Evaluate>,
     /// Where a fileserver keeps a repository: absolute where its root is known here, else below its root.
-    pub path_of: Arc<dyn Fn(&str, RepositoryId) -> String + Send + Sync>,
+    pub path_of: Arc<PathOf>,
     /// The goals as they are loaded now.
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
 }

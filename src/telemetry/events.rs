@@ -31,6 +31,9 @@ fn line(now: crate::model::Millis, message: &str) -> String {
 struct Message(String);
 
 impl Visit for Message {
+    // The sentence of an event comes as formatted arguments; a field of the same name is a text, and not it.
+    fn record_str(&mut self, _: &Field, _: &str) {}
+
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");

@@ -22,6 +22,12 @@ struct GoalOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GoalInState {
+    goal: String,
+    state: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RepairOutcome {
     repair: String,
     outcome: String,
@@ -42,7 +48,7 @@ struct ByState {
 pub struct Metrics {
     registry: Registry,
     goal_findings: Family<Goal, Gauge>,
-    goal_state: Family<GoalOutcome, Gauge>,
+    goal_state: Family<GoalInState, Gauge>,
     goal_file_error: Family<Goal, Gauge>,
     goal_evaluations: Family<GoalOutcome, Counter>,
     attempts: Family<RepairOutcome, Counter>,
@@ -103,7 +109,7 @@ impl Metrics {
         self.goal_findings.get_or_create(&Goal { goal: goal.into() }).set(findings);
         self.goal_file_error.get_or_create(&Goal { goal: goal.into() }).set(i64::from(file_error));
         for one in GoalState::ALL {
-            let labels = GoalOutcome { goal: goal.into(), outcome: one.to_string() };
+            let labels = GoalInState { goal: goal.into(), state: one.to_string() };
             self.goal_state.get_or_create(&labels).set(i64::from(*one == state));
         }
     }

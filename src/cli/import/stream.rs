@@ -20,13 +20,13 @@ const PIECE: usize = 64 * 1024;
 const WAITING: usize = 64;
 
 /// How long an agent may take nothing before it is dropped: longer than a sync of a busy disk.
-const STALL: Duration = Duration::from_secs(60);
+const STALL: Duration = Duration::from_mins(1);
 
 /// How long an agent may be silent after the last byte: it indexes what came.
-const QUIET: Duration = Duration::from_secs(3_600);
+const QUIET: Duration = Duration::from_hours(1);
 
 /// How long git may take to end after its last byte.
-const GIT_ENDS: Duration = Duration::from_secs(60);
+const GIT_ENDS: Duration = Duration::from_mins(1);
 
 type Piece = Result<Bytes, std::io::Error>;
 

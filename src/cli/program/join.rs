@@ -165,6 +165,7 @@ impl Base {
 
     fn controller_settings(&self) -> controller::Settings {
         let config = &self.config;
+        let grace = Duration::from_millis(u64::try_from(config.fleet.grace).unwrap_or_default());
         controller::Settings {
             schedule: Some(config.goals.schedule.clone()),
             reload: config.goals.poll,
@@ -172,7 +173,7 @@ impl Base {
             dispatch: config.dispatch.period,
             in_flight: config.dispatch.in_flight,
             fill_limit: config.fleet.fill_limit,
-            grace: Duration::from_millis(u64::try_from(config.fleet.grace).unwrap_or_default()),
+            grace,
             pace: Pace { online: config.observe.period, timeout: config.observe.timeout, ..Pace::default() },
         }
     }
@@ -206,7 +207,9 @@ impl Base {
             hooks: Hooks {
                 sign_import: Arc::new(sign),
                 evaluate: Arc::new(move |names: &[String]| {
-                    names.iter().for_each(|name| nudge.evaluate(Some(name)));
+                    for name in names {
+                        nudge.evaluate(Some(name));
+                    }
                 }),
                 path_of: Arc::new(move |name: &str, id| path_of(&roots, name, id)),
                 goals: Arc::new(move || goals.entries()),

@@ -21,7 +21,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A child that lived this long was well: the next wait is short again.
-const WELL_AFTER: Duration = Duration::from_secs(60);
+const WELL_AFTER: Duration = Duration::from_mins(1);
 
 /// How long a child has to end before it is killed: longer than an agent waits for its own work.
 const ENDS_WITHIN: Duration = Duration::from_millis(8_500);

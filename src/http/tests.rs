@@ -1,0 +1,271 @@
+//! The API against a scratch database, as the commands ask it.
+
+use super::shapes::{FinishImport, ImportPlan};
+use super::{Api, Hooks, router};
+use crate::database::scratch::Scratch;
+use crate::database::{fileservers, parts};
+use crate::goal::session::Source;
+use crate::model::checksum::{Checksum, ChecksumKey};
+use crate::model::fleet::Health;
+use crate::model::grant::{Part, Receipt, Role};
+use crate::model::wire::Status;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::SigningKey;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use tower::ServiceExt as _;
+
+const FLEET: &str = "fleet";
+
+struct Fixture {
+    scratch: Scratch,
+    api: Api,
+    nudged: Arc<Mutex<Vec<String>>>,
+}
+
+async fn fixture() -> Fixture {
+    let scratch = Scratch::sqlite().await.unwrap();
+    let nudged: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&nudged);
+    let api = Api {
+        db: scratch.database().clone(),
+        source: Source::new(scratch.url()).unwrap(),
+        repairs: Arc::default(),
+        hooks: Hooks {
+            sign_import: Arc::new(|id, to, _| format!("grant of {id} for {}", to.name)),
+            evaluate: Arc::new(move |names: &[String]| heard.lock().unwrap().extend_from_slice(names)),
+            path_of: Arc::new(|name, id| format!("/{name}/{id}.git")),
+            goals: Arc::new(Vec::new),
+        },
+        fleet: FLEET.into(),
+        checksum_key: ChecksumKey { id: 1, secret: [1; 32] },
+        fill_limit: 90,
+        sampler: Arc::default(),
+        stopping: tokio_util::sync::CancellationToken::new(),
+    };
+    Fixture { scratch, api, nudged }
+}
+
+fn key(number: u8) -> SigningKey {
+    SigningKey::from_bytes(&[number; 32])
+}
+
+impl Fixture {
+    /// Fileservers `fs-1` … that are online and have room.
+    async fn fleet(&self, count: u8) {
+        for number in 1..=count {
+            let name = format!("fs-{number}");
+            let part = Part {
+                id: name.clone(),
+                name: name.clone(),
+                role: Role::Agent,
+                public_key: STANDARD.encode(key(number).verifying_key().as_bytes()),
+            };
+            let rack = format!("rack-{number}");
+            let id = fileservers::add(&self.api.db, &name, &rack, "http://127.0.0.1:1", &part).await.unwrap();
+            fileservers::record_status(&self.api.db, id, &status(&name), 1).await.unwrap();
+            let verdict = fileservers::Verdict {
+                id,
+                health: Health::Online,
+                health_since: 1,
+                offline_ms: 0,
+                counts: true,
+                empty_since: None,
+            };
+            fileservers::record_verdicts(&self.api.db, &[verdict]).await.unwrap();
+        }
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+        let request = Request::builder().method(method).uri(path);
+        let request = match body {
+            Some(body) => {
+                request.header("content-type", "application/json").body(Body::from(body.to_string()))
+            }
+            None => request.body(Body::empty()),
+        };
+        let answer = router(self.api.clone()).oneshot(request.unwrap()).await.unwrap();
+        let status = answer.status();
+        let bytes = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    async fn plan(&self, name: &str) -> ImportPlan {
+        let ask = json!({ "name": name, "object_format": "sha1", "wanted": 3, "bytes": 10 });
+        let (status, plan) = self.ask("POST", "/api/v1/imports", Some(ask)).await;
+        assert_eq!(status, StatusCode::OK, "{plan}");
+        serde_json::from_value(plan).unwrap()
+    }
+
+    fn receipts(plan: &ImportPlan, sums: &[u8]) -> Value {
+        let words = plan.copies.iter().zip(sums).map(|(copy, sum)| {
+            let number: u8 = copy.to.name.trim_start_matches("fs-").parse().unwrap();
+            let receipt = Receipt {
+                fleet: FLEET.into(),
+                fileserver: copy.to.name.clone(),
+                repository: plan.id,
+                checksum: Checksum { key: 1, sum: [*sum; 32] },
+                bytes: 10,
+                at: 1,
+            };
+            receipt.sign(&key(number))
+        });
+        serde_json::to_value(FinishImport { receipts: words.collect() }).unwrap()
+    }
+}
+
+fn status(name: &str) -> Status {
+    Status {
+        fileserver: name.into(),
+        start_id: "s".into(),
+        root_id: name.into(),
+        capacity: 1 << 40,
+        disk_used: 0,
+        disk_free: 1 << 40,
+        load: 0,
+        processes: 0,
+        long_reads: 0,
+        agent_version: "1".into(),
+        git_version: "2".into(),
+        inventory_generation: 1,
+        inventory_complete: true,
+        parts_digest: String::new(),
+        trouble: None,
+    }
+}
+
+#[tokio::test]
+async fn an_import_is_planned_in_distinct_racks_and_exists_once_a_quorum_gave_its_word() {
+    let fixture = fixture().await;
+    fixture.fleet(4).await;
+    let plan = fixture.plan("group/repo").await;
+    let mut racks: Vec<_> = plan.copies.iter().map(|copy| copy.rack.clone()).collect();
+    racks.sort();
+    racks.dedup();
+    assert_eq!((racks.len(), plan.quorum), (3, 2));
+    assert_eq!(fixture.plan("group/repo").await, plan, "asked again it is the same plan");
+    let finish = format!("/api/v1/imports/{}/finish", plan.id);
+    let (status, answer) = fixture.ask("POST", &finish, Some(Fixture::receipts(&plan, &[7, 8, 9]))).await;
+    assert_eq!((status, answer["code"].as_str()), (StatusCode::CONFLICT, Some("refused")));
+    let (status, shown) = fixture.ask("POST", &finish, Some(Fixture::receipts(&plan, &[7, 7]))).await;
+    assert_eq!(status, StatusCode::OK, "{shown}");
+    let (_, again) = fixture.ask("GET", "/api/v1/repositories/group%2Frepo", None).await;
+    assert_eq!((&again["seats"], again["replicas"].as_array().unwrap().len()), (&json!(3), 2));
+    assert_eq!(again, shown);
+    let (_, list) = fixture.ask("GET", "/api/v1/repositories?behind=true", None).await;
+    assert_eq!(list["repositories"][0]["good"], json!(2));
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_word_that_an_agent_did_not_sign_is_refused() {
+    let fixture = fixture().await;
+    fixture.fleet(3).await;
+    let plan = fixture.plan("repo").await;
+    let forged = Receipt {
+        fleet: FLEET.into(),
+        fileserver: plan.copies[0].to.name.clone(),
+        repository: plan.id,
+        checksum: Checksum { key: 1, sum: [7; 32] },
+        bytes: 10,
+        at: 1,
+    };
+    let body = json!({ "receipts": [forged.sign(&key(99))] });
+    let (status, answer) =
+        fixture.ask("POST", &format!("/api/v1/imports/{}/finish", plan.id), Some(body)).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(answer["message"].as_str().unwrap().contains("not signed by the part"), "{answer}");
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_repository_has_just_the_promised_fields() {
+    let fixture = fixture().await;
+    fixture.fleet(3).await;
+    let plan = fixture.plan("repo").await;
+    let finish = format!("/api/v1/imports/{}/finish", plan.id);
+    let (_, shown) = fixture.ask("POST", &finish, Some(Fixture::receipts(&plan, &[7, 7, 7]))).await;
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(keys(&shown), "checksum id name replicas seats version wanted");
+    assert_eq!(keys(&shown["replicas"][0]), "checksum fileserver in_sync path rack state verified_at");
+    let (_, list) = fixture.ask("GET", "/api/v1/fileservers", None).await;
+    assert_eq!(keys(&list), "fileservers");
+    assert_eq!(keys(&list["fileservers"][0]), "counts disk_free disk_used health intent name rack replicas");
+    let (_, status) = fixture.ask("GET", "/api/v1/status", None).await;
+    assert_eq!(keys(&status), "backlog fileservers goals health");
+    assert_eq!(keys(&status["backlog"]), "held oldest_seconds ready running stuck total waiting");
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn intents_and_wanted_copies_change_once_and_not_in_a_dry_run() {
+    let fixture = fixture().await;
+    fixture.fleet(3).await;
+    let path = "/api/v1/fileservers/fs-1/intent";
+    let ask = |dry_run| Some(json!({ "intent": "quiesce", "reason": "disk", "dry_run": dry_run }));
+    let (_, dry) = fixture.ask("PUT", path, ask(true)).await;
+    let (_, first) = fixture.ask("PUT", path, ask(false)).await;
+    let (_, second) = fixture.ask("PUT", path, ask(false)).await;
+    assert_eq!([&dry["changed"], &first["changed"], &second["changed"]], [false, true, false]);
+    let (status, later) = fixture.ask("PUT", path, Some(json!({ "intent": "evacuate" }))).await;
+    assert_eq!((status, later["code"].as_str()), (StatusCode::BAD_REQUEST, Some("bad-request")));
+    let (status, answer) = fixture.ask("GET", "/api/v1/fileservers/fs1", None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert_eq!(answer["hint"], "did you mean fs-1?");
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_json_is_refused() {
+    let fixture = fixture().await;
+    let request = Request::post("/api/v1/goals/evaluate")
+        .header("content-type", "text/plain")
+        .body(Body::from("{\"goals\":[]}"))
+        .unwrap();
+    let answer = router(fixture.api.clone()).oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    assert!(fixture.nudged.lock().unwrap().is_empty());
+    let (status, answer) = fixture.ask("GET", "/api/v1/nonsense", None).await;
+    assert_eq!((status, answer["code"].as_str()), (StatusCode::NOT_FOUND, Some("not-found")));
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn health_metrics_and_why_answer_on_an_empty_fleet() {
+    let fixture = fixture().await;
+    fixture.fleet(1).await;
+    for path in ["/livez", "/readyz", "/healthz?verbose", "/api/v1/why?subject=fs-1", "/api/v1/backlog"] {
+        let (status, answer) = fixture.ask("GET", path, None).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {answer}");
+    }
+    let (_, text) = fixture.ask("GET", "/metrics", None).await;
+    assert!(text.as_str().unwrap().contains("trued_fileservers{health=\"online\"} 1"), "{text}");
+    let (status, _) = fixture.ask("GET", "/api/v1/why?subject=nobody", None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_part_is_added_once_and_its_secret_is_not_asked_for() {
+    let fixture = fixture().await;
+    let ask = json!({
+        "name": "w-1", "role": "worker",
+        "public_key": STANDARD.encode(key(5).verifying_key().as_bytes()),
+    });
+    let (status, enrolled) = fixture.ask("POST", "/api/v1/parts", Some(ask)).await;
+    assert_eq!((status, &enrolled["fleet"]), (StatusCode::OK, &json!(FLEET)));
+    assert_eq!(parts::list(&fixture.api.db).await.unwrap().len(), 1);
+    let other = json!({
+        "name": "w-1", "role": "worker",
+        "public_key": STANDARD.encode(key(6).verifying_key().as_bytes()),
+    });
+    let (status, _) = fixture.ask("POST", "/api/v1/parts", Some(other)).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let (status, _) = fixture.ask("POST", "/api/v1/parts", Some(json!({ "name": "A b" }))).await;
+    assert!(status.is_client_error());
+    fixture.scratch.close().await;
+}
