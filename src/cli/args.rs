@@ -269,7 +269,7 @@ pub enum RepoVerb {
     },
     /// List repositories.
     List {
-        /// Only those with fewer good copies than wanted; exit code 3 when there are any.
+        /// Only those that an open finding is about; exit code 3 when there are any.
         #[arg(long)]
         behind: bool,
         /// At most so many.

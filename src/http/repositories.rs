@@ -49,8 +49,8 @@ pub async fn list(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<
         let own = replicas.iter().filter(|replica| replica.repository_id == id);
         row(one, own, &fleet)
     });
-    // What the page calls behind may be judged otherwise here: health moves between two statements.
-    let repositories = rows.filter(|row| row.behind || !asked.behind).collect();
+    // That page holds what open findings are about: it says more than the copies' numbers alone.
+    let repositories = rows.map(|row| RepositoryRow { behind: row.behind || asked.behind, ..row }).collect();
     Ok(Json(RepositoryList { repositories, next }))
 }
 

@@ -283,7 +283,7 @@ pub struct RepositoryRow {
     pub version: i64,
     /// Bytes of one copy.
     pub bytes: i64,
-    /// Whether fewer good copies than wanted are there.
+    /// Whether fewer good copies than wanted are there, or an open finding is about it.
     pub behind: bool,
 }
 
