@@ -49,6 +49,7 @@ CREATE TABLE fileservers (
     long_reads           BIGINT  NOT NULL DEFAULT 0,          -- reads that have run for over a minute
     weight               BIGINT  NOT NULL DEFAULT 100 CHECK (weight >= 0),  -- hundredths of an ordinary share of new replicas
     agent_version        TEXT,                                -- as it said
+    root                 TEXT,                                -- where its root is on its machine
     git_version          TEXT,                                -- of the git that it runs
     inventory_generation BIGINT  NOT NULL DEFAULT 0,          -- highest generation compared, of the start compared
     trouble              TEXT,                                -- what the agent's self-test found; NULL: nothing

@@ -53,6 +53,7 @@ impl Monitor {
             fileserver: store.fileserver.clone(),
             start_id: self.start_id.clone(),
             root_id: self.owner.root_id.clone(),
+            root: store.layout.root().display().to_string(),
             capacity: sums.capacity,
             disk_used: sums.used,
             disk_free: sums.free,

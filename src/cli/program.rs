@@ -12,7 +12,6 @@ use crate::http;
 use crate::model::grant::Role;
 use crate::shutdown::Shutdown;
 use join::{Base, Controlling};
-use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,7 +42,7 @@ pub async fn serve(global: &Global, ask: Serve) -> anyhow::Result<Exit> {
     let base = Base::new(global, config, db, fleet, goals).await?;
     let shutdown = Shutdown::new();
     let address = listener.local_addr()?;
-    base.control(&shutdown, Controlling { enrolment: &controller, listener, roots: BTreeMap::new() }).await?;
+    base.control(&shutdown, Controlling { enrolment: &controller, listener }).await?;
     if let Some(worker) = worker {
         base.work(&shutdown, &worker)?;
     }

@@ -17,6 +17,7 @@ use crate::database::{Database, fileservers};
 use crate::goal::library::write_shipped;
 use crate::http;
 use crate::model::fleet::Health;
+use crate::repair;
 use crate::shutdown::Shutdown;
 use anyhow::Context as _;
 use child::Children;
@@ -52,16 +53,15 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     let listener = http::bind(config.http.listen).await?;
     let address = listener.local_addr()?;
     let data = DataDirectory::take(&global.data)?;
-    let directories = directories(&layers, &config, &data)?;
     let (db, identity) = database(&config, &data).await?;
+    let directories = directories(&layers, &config, &data)?;
     let members = fleet::prepare(&db, &identity, &data, ask.fileservers).await?;
     let shutdown = Shutdown::new();
     let goals = std::path::absolute(&directories.goals)?;
     let base = Base::new(global, config, db.clone(), identity, directories).await?;
     let children = Children::new(members.agents.clone(), !ask.no_respawn, ask.capacity);
     children.start(&shutdown)?;
-    base.control(&shutdown, Controlling { enrolment: &members.controller, listener, roots: members.roots() })
-        .await?;
+    base.control(&shutdown, Controlling { enrolment: &members.controller, listener }).await?;
     base.work(&shutdown, &members.worker)?;
     data.announce(&UpFile { url: format!("http://{address}"), pid: std::process::id() })?;
     let stop = shutdown.token();
@@ -86,13 +86,20 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Goals and repairs: as configured, else beside where one stands, else kept in the data directory.
+/// Goals and repairs: as configured, else kept in the data directory, where people edit them. Shipped
+/// files that are missing there are written out at each start: a goal is switched off by `mode: observe`,
+/// not by deleting its file.
 fn directories(layers: &Layers, config: &Config, data: &DataDirectory) -> anyhow::Result<Directories> {
     let mut found = files::directory(layers, config);
-    let given = !layers.is_default("goals.directory") || config.goals.directory.is_dir();
-    if !given {
+    if layers.is_default("goals.directory") {
         found.goals = data.path().join("goals");
         write_shipped(&found.goals).with_context(|| format!("writing goals to {}", found.goals.display()))?;
+    }
+    if layers.is_default("repairs.directory") {
+        let repairs = data.path().join("repairs");
+        repair::library::write_shipped(&repairs)
+            .with_context(|| format!("writing repairs to {}", repairs.display()))?;
+        found.repairs = Some(repairs);
     }
     Ok(found)
 }

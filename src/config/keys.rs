@@ -94,7 +94,7 @@ pub const KEYS: &[Key] = &[
     key(
         "worker.lease",
         Kind::Duration,
-        "30s",
+        "60s",
         "How long a silent worker keeps an attempt. Renewed at a third of it.",
     ),
     key(

@@ -44,6 +44,7 @@ pub(crate) fn fileserver(id: i64) -> Fileserver {
         compared_start_id: Some("start-1".into()),
         start_id: Some("start-1".into()),
         root_id: Some("root-1".into()),
+        root: Some("/root-1".into()),
         capacity: 1 << 40,
         disk_used: 0,
         disk_free: 1 << 40,
@@ -255,6 +256,7 @@ async fn status(State((name, machines)): State<(String, Machines)>) -> Response 
     let status = Status {
         fileserver: name,
         start_id: machine.start,
+        root: format!("/{}", machine.root),
         root_id: machine.root,
         capacity: 1 << 40,
         disk_used: 1,

@@ -20,7 +20,7 @@ use sqlx::types::Json;
 pub async fn all(db: &Database) -> Result<Vec<Fileserver>> {
     let rows: Vec<FileserverRow> = on!(db, p => sqlx::query_as(
         "/* fileservers::all */ SELECT f.id, f.name, f.rack_id, r.name AS rack, f.url, f.intent, f.health, \
-                f.health_since, f.offline_ms, f.counts, f.empty_since, f.compared_start_id, f.start_id, f.root_id, \
+                f.health_since, f.offline_ms, f.counts, f.empty_since, f.compared_start_id, f.start_id, f.root_id, f.root, \
                 f.capacity, f.disk_used, f.disk_free, f.load, f.processes, f.weight, f.agent_version, \
                 f.git_version, f.inventory_generation, f.seen_at \
            FROM fileservers f JOIN racks r ON r.id = f.rack_id ORDER BY f.name",
@@ -125,12 +125,12 @@ pub async fn record_status(db: &Database, id: FileserverId, status: &Status, at:
     on_writer!(db, p => sqlx::query(
         "/* fileservers::record_status */ UPDATE fileservers SET start_id = $2, seen_root_id = $3, capacity = $4, \
            disk_used = $5, disk_free = $6, load = $7, processes = $8, long_reads = $9, agent_version = $10, \
-           git_version = $11, trouble = $12, seen_at = $13 WHERE id = $1",
+           git_version = $11, trouble = $12, seen_at = $13, root = $14 WHERE id = $1",
     )
     .bind(id).bind(&status.start_id).bind(&status.root_id).bind(status.capacity)
     .bind(status.disk_used).bind(status.disk_free).bind(status.load).bind(status.processes)
     .bind(status.long_reads).bind(&status.agent_version).bind(&status.git_version).bind(&status.trouble)
-    .bind(at)
+    .bind(at).bind(&status.root)
     .execute(p).await.map(drop))
     .doing("recording a fileserver's status")
 }

@@ -102,7 +102,7 @@ pub async fn shown(api: &Api, one: Repository) -> Result<RepositoryShown, Proble
             Some(ReplicaShown {
                 fileserver: server.name.clone(),
                 rack: server.rack.clone(),
-                path: (api.hooks.path_of)(&server.name, one.id),
+                path: (api.hooks.path_of)(server, one.id),
                 state: replica.state,
                 in_sync: replica.in_sync,
                 checksum: replica.checksum.map(|checksum| checksum.shown()),

@@ -18,7 +18,7 @@ pub type SignImport = dyn Fn(RepositoryId, &Fileserver, Millis) -> String + Send
 pub type Evaluate = dyn Fn(&[String]) + Send + Sync;
 
 /// Where a fileserver keeps a repository.
-pub type PathOf = dyn Fn(&str, RepositoryId) -> String + Send + Sync;
+pub type PathOf = dyn Fn(&Fileserver, RepositoryId) -> String + Send + Sync;
 
 /// What the API is handed because it may not do it itself.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct Hooks {
     pub sign_import: Arc<SignImport>,
     /// Asks controllers to evaluate these goals at once; none named: all.
     pub evaluate: Arc<Evaluate>,
-    /// Where a fileserver keeps a repository: absolute where its root is known here, else below its root.
+    /// Where a fileserver keeps a repository: absolute once its agent has said where its root is, else below it.
     pub path_of: Arc<PathOf>,
     /// The goals as they are loaded now.
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,

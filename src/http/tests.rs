@@ -37,7 +37,9 @@ async fn fixture() -> Fixture {
         hooks: Hooks {
             sign_import: Arc::new(|id, to, _| format!("grant of {id} for {}", to.name)),
             evaluate: Arc::new(move |names: &[String]| heard.lock().unwrap().extend_from_slice(names)),
-            path_of: Arc::new(|name, id| format!("/{name}/{id}.git")),
+            path_of: Arc::new(|server, id| {
+                format!("{}/{id}.git", server.root.as_deref().unwrap_or_default())
+            }),
             goals: Arc::new(Vec::new),
         },
         fleet: FLEET.into(),
@@ -123,6 +125,7 @@ fn status(name: &str) -> Status {
         fileserver: name.into(),
         start_id: "s".into(),
         root_id: name.into(),
+        root: format!("/{name}"),
         capacity: 1 << 40,
         disk_used: 0,
         disk_free: 1 << 40,

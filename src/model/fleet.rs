@@ -104,6 +104,8 @@ pub struct Fileserver {
     pub start_id: Option<String>,
     /// The identity of the agent's root directory, made when the root was first set up.
     pub root_id: Option<String>,
+    /// Where that directory is on its machine, as the agent says; for people.
+    pub root: Option<String>,
     /// Bytes that the agent may use; 0 before the first status.
     pub capacity: i64,
     /// Bytes used of that.

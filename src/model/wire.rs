@@ -116,6 +116,8 @@ pub struct Status {
     pub start_id: String,
     /// Made once, when the root was set up: another disk has another one.
     pub root_id: String,
+    /// Where the root is on that machine, absolute; for people.
+    pub root: String,
     /// Bytes it may use.
     pub capacity: i64,
     /// Bytes it uses.

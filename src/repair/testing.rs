@@ -39,6 +39,7 @@ pub fn fileserver(id: i64, rack: i64) -> Fileserver {
         compared_start_id: None,
         start_id: None,
         root_id: None,
+        root: None,
         capacity: 1_000,
         disk_used: 400,
         disk_free: 600,

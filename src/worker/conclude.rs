@@ -2,7 +2,7 @@
 
 use super::outcome::Outcome;
 use super::{Worker, millis};
-use crate::database::{attempts, inventory, replicas};
+use crate::database::{attempts, fileservers, inventory, replicas, repositories};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, AttemptEvent, Ending, Step};
 use crate::model::finding::Subject;
@@ -35,7 +35,7 @@ impl Worker {
         let ending = Ending { event, message, bytes, blame };
         let backoff = self.backoff(attempt, event);
         if self.write(attempt, &ending, backoff).await {
-            announce(attempt, &ending, took);
+            self.announce(attempt, &ending, took).await;
         }
     }
 
@@ -120,17 +120,30 @@ impl Worker {
             }
         }
     }
-}
 
-/// One line for people.
-fn announce(attempt: &Attempt, ending: &Ending, took: Duration) {
-    let state = attempt.state.after(ending.event).unwrap_or(attempt.state);
-    let subject: &Subject = &attempt.subject;
-    tracing::info!(
-        target: "trued::event",
-        kind = "attempt.ended", attempt = %attempt.id, goal = attempt.goal, repair = attempt.repair, subject = %subject,
-        state = %state, message = ending.message, bytes = ending.bytes,
-        duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        "{} of {subject} for {} {state}: {}", attempt.repair, attempt.goal, ending.message,
-    );
+    /// One line for people, with names rather than numbers where they can be had.
+    async fn announce(&self, attempt: &Attempt, ending: &Ending, took: Duration) {
+        if !tracing::enabled!(target: "trued::event", tracing::Level::INFO) {
+            return;
+        }
+        let state = attempt.state.after(ending.event).unwrap_or(attempt.state);
+        let subject: &Subject = &attempt.subject;
+        let (name, place) = self.names(attempt).await;
+        tracing::info!(
+            target: "trued::event",
+            kind = "attempt.ended", attempt = %attempt.id, goal = attempt.goal, repair = attempt.repair,
+            subject = %subject, state = %state, said = ending.message, bytes = ending.bytes,
+            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "{} of {name} on {place} {state}: {}", attempt.repair, ending.message,
+        );
+    }
+
+    async fn names(&self, attempt: &Attempt) -> (String, String) {
+        let (id, place) = (attempt.plan.repository_id, attempt.plan.destination_id);
+        let repository = repositories::by_ids(&self.database, &[id]).await.unwrap_or_default();
+        let all = fileservers::all(&self.database).await.unwrap_or_default();
+        let name = repository.into_iter().next().map_or_else(|| format!("repository {id}"), |one| one.name);
+        let place = all.into_iter().find(|one| one.id == place);
+        (name, place.map_or_else(|| "a fileserver that is gone".to_owned(), |one| one.name))
+    }
 }

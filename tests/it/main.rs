@@ -1,6 +1,13 @@
 //! The whole program, as processes, on real repositories.
 
-#![allow(clippy::missing_panics_doc, clippy::missing_docs_in_private_items, missing_docs, reason = "tests")]
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    clippy::missing_docs_in_private_items,
+    missing_docs,
+    reason = "tests"
+)]
 
 mod death;
 mod edits;

@@ -31,7 +31,7 @@ fn a_data_directory_of_a_newer_version_is_left_alone() {
     let mut up = Up::start(&[]);
     up.process().signal("TERM");
     up.process().ends(crate::support::secs(15));
-    let database = up.data().join("trued.sqlite");
+    let database = up.data().join("trued.db");
     assert!(database.exists());
     let sql = "INSERT INTO _sqlx_migrations (version, description, installed_on, success, checksum, execution_time) VALUES (9999, 'later', CURRENT_TIMESTAMP, 1, x'00', 0)";
     let status = std::process::Command::new("python3")

@@ -12,8 +12,7 @@ const SETTINGS: &str = r#"
 [goals]
 schedule = "*/5 * * * * *"
 [worker]
-lease = "6s"
-renew = "2s"
+lease = "9s"
 "#;
 
 fn engines(directory: &Path, name: &str) -> Vec<Engine> {

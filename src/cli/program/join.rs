@@ -20,8 +20,6 @@ use crate::repair::Repairs;
 use crate::shutdown::Shutdown;
 use crate::worker::{self, Worker};
 use anyhow::Context as _;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -47,8 +45,6 @@ pub struct Controlling<'a> {
     pub enrolment: &'a Enrolment,
     /// Where the API answers.
     pub listener: TcpListener,
-    /// Roots of fileservers that are on this machine.
-    pub roots: BTreeMap<String, PathBuf>,
 }
 
 impl Base {
@@ -102,7 +98,7 @@ impl Base {
             metrics: Arc::default(),
             chance: Arc::clone(&self.chance),
         };
-        let api = self.api(shutdown, with.enrolment, with.roots)?;
+        let api = self.api(shutdown, with.enrolment)?;
         let stop = shutdown.token();
         self.watch_goals(shutdown);
         shutdown.spawn(controller.run(stop.clone()));
@@ -178,12 +174,7 @@ impl Base {
         }
     }
 
-    fn api(
-        &self,
-        shutdown: &Shutdown,
-        enrolment: &Enrolment,
-        roots: BTreeMap<String, PathBuf>,
-    ) -> anyhow::Result<Api> {
+    fn api(&self, shutdown: &Shutdown, enrolment: &Enrolment) -> anyhow::Result<Api> {
         let key = enrolment.signing_key().context("the enrolment has no key")?;
         let (fleet, part) = (self.fleet.fleet_id.clone(), enrolment.part.id.clone());
         let sign = move |id: RepositoryId, to: &Fileserver, expires_at| {
@@ -211,7 +202,7 @@ impl Base {
                         nudge.evaluate(Some(name));
                     }
                 }),
-                path_of: Arc::new(move |name: &str, id| path_of(&roots, name, id)),
+                path_of: Arc::new(|server: &Fileserver, id| path_of(server.root.as_deref(), id)),
                 goals: Arc::new(move || goals.entries()),
             },
             fleet: self.fleet.fleet_id.clone(),
@@ -242,9 +233,8 @@ impl Base {
     }
 }
 
-fn path_of(roots: &BTreeMap<String, PathBuf>, name: &str, id: RepositoryId) -> String {
-    let root = roots.get(name).cloned().unwrap_or_default();
-    Layout::new(root).repository(id).display().to_string()
+fn path_of(root: Option<&str>, id: RepositoryId) -> String {
+    Layout::new(root.unwrap_or_default()).repository(id).display().to_string()
 }
 
 #[cfg(test)]
@@ -252,10 +242,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_absolute_where_the_root_is_on_this_machine() {
-        let roots = BTreeMap::from([("fs-1".to_owned(), PathBuf::from("/data/fs-1"))]);
+    fn a_path_is_absolute_once_the_agent_has_said_where_its_root_is() {
         let id = RepositoryId(258);
-        assert_eq!(path_of(&roots, "fs-1", id), "/data/fs-1/repositories/01/02/258.git");
-        assert_eq!(path_of(&roots, "fs-9", id), "repositories/01/02/258.git");
+        assert_eq!(path_of(Some("/data/fs-1"), id), "/data/fs-1/repositories/01/02/258.git");
+        assert_eq!(path_of(None, id), "repositories/01/02/258.git");
     }
 }

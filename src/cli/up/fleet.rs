@@ -35,14 +35,6 @@ pub struct Members {
     pub agents: Vec<Member>,
 }
 
-impl Members {
-    /// Roots by name.
-    #[must_use]
-    pub fn roots(&self) -> BTreeMap<String, PathBuf> {
-        self.agents.iter().map(|one| (one.name.clone(), one.root.clone())).collect()
-    }
-}
-
 /// Makes what is missing, finds what is there; more fileservers than asked for are kept if they were made before.
 ///
 /// # Errors

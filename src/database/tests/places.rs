@@ -25,6 +25,7 @@ fn status(root: &str) -> Status {
         fileserver: "fs1".to_owned(),
         start_id: "start-1".to_owned(),
         root_id: root.to_owned(),
+        root: format!("/{root}"),
         capacity: 1_000,
         disk_used: 400,
         disk_free: 600,

@@ -23,6 +23,9 @@ impl Fleet {
     /// Enrols and starts a controller and agents, one a rack, but no worker. `settings` is the text of a configuration file.
     pub fn start(directory: &Path, database_url: &str, fileservers: usize, settings: &str) -> Self {
         let file = directory.join("trued.toml");
+        write_shipped(directory);
+        let repairs = directory.join("repairs");
+        let settings = format!("{settings}\n[repairs]\ndirectory = \"{}\"\n", repairs.display());
         std::fs::write(&file, settings).expect("written");
         let listen = format!("127.0.0.1:{}", free_port());
         let mut fleet = Self {
@@ -78,15 +81,21 @@ impl Fleet {
     fn add_agent(&mut self, n: usize) {
         let (name, port) = (format!("fs-{n}"), free_port());
         let address = format!("127.0.0.1:{port}");
-        let enrolment = self.done(&[
-            "fileserver",
-            "add",
-            &name,
-            "--rack",
-            &format!("rack-{n}"),
-            "--address",
-            &format!("http://{address}"),
-        ]);
+        let output = trued()
+            .env("TRUED_URL", &self.url)
+            .args([
+                "fileserver",
+                "add",
+                &name,
+                "--rack",
+                &format!("rack-{n}"),
+                "--url",
+                &format!("http://{address}"),
+            ])
+            .output()
+            .expect("the program runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let enrolment = output.stdout;
         let file = self.directory.join(format!("{name}.json"));
         std::fs::write(&file, enrolment).expect("written");
         let mut command = trued();
@@ -145,10 +154,7 @@ impl Fleet {
 
     /// Waits until every goal is met by an evaluation that began after now.
     pub fn met(&self, within: u64) {
-        let asked = i64::try_from(
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_millis(),
-        )
-        .expect("fits");
+        let asked = trued::clock::now();
         until("every goal is met", secs(within), || {
             goals_met_since(&self.json(&["status"]), asked).map_err(|last| format!("{last}\n{}", self.said()))
         });
@@ -163,6 +169,11 @@ impl Fleet {
         }
         said
     }
+}
+
+/// Repairs of the fleet's own, so that a test may change them.
+fn write_shipped(directory: &Path) {
+    trued::repair::library::write_shipped(&directory.join("repairs")).expect("repairs are written");
 }
 
 /// A port that nothing listens on just now, from a range apart from the one that the kernel gives out.

@@ -94,10 +94,7 @@ impl Up {
     /// Waits until every goal is met by an evaluation that began after now, and says how long it took.
     pub fn met(&self, within: u64) -> std::time::Duration {
         let began = std::time::Instant::now();
-        let asked = i64::try_from(
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_millis(),
-        )
-        .expect("fits");
+        let asked = trued::clock::now();
         until("every goal is met", secs(within), || goals_met_since(&self.json(&["status"]), asked));
         began.elapsed()
     }
@@ -120,7 +117,6 @@ pub struct Copy {
     pub path: PathBuf,
     pub state: String,
     pub in_sync: bool,
-    pub checksum: Option<String>,
 }
 
 /// The copies in the JSON of `repo show`.
@@ -132,7 +128,6 @@ pub fn copies(shown: &Value) -> Vec<Copy> {
         path: PathBuf::from(text(&one["path"]).expect("a path")),
         state: text(&one["state"]).expect("a state"),
         in_sync: one["in_sync"].as_bool().expect("in_sync"),
-        checksum: text(&one["checksum"]),
     };
     shown["replicas"].as_array().expect("replicas").iter().map(copy).collect()
 }
