@@ -80,8 +80,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ =
-            Command::new("kill").args(["-KILL", &format!("-{}", self.pid())]).stderr(Stdio::null()).status();
+        if let Some(group) = rustix::process::Pid::from_raw(self.pid()) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
         self.kill();
     }
 }
