@@ -8,11 +8,9 @@
 mod lock;
 mod running;
 
-pub use lock::GitLock;
 pub use running::{GitOutput, RunningGit};
 
 use anyhow::Context as _;
-use lock::Locks;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -67,7 +65,6 @@ struct Shared {
     path: OsString,
     running: AtomicI64,
     reaper: TaskTracker,
-    locks: Locks,
 }
 
 /// One git command, with every fixed setting in place.
@@ -116,14 +113,7 @@ impl Git {
         if number < OLDEST {
             anyhow::bail!("git {version} is too old: {}.{} or newer is needed", OLDEST.0, OLDEST.1);
         }
-        let shared = Shared {
-            version,
-            empty,
-            path,
-            running: AtomicI64::new(0),
-            reaper: TaskTracker::new(),
-            locks: Locks::default(),
-        };
+        let shared = Shared { version, empty, path, running: AtomicI64::new(0), reaper: TaskTracker::new() };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -152,15 +142,6 @@ impl Git {
             lock: None,
             refused: None,
         }
-    }
-
-    /// Takes a lock file for this process and for every git that is started [`holding`](GitCommand::holding) it:
-    /// it stays taken, across a restart of the agent too, until the last of them is gone. `None`: somebody has it.
-    ///
-    /// # Errors
-    /// When the file cannot be made or locked.
-    pub fn lock(&self, path: &Path) -> std::io::Result<Option<GitLock>> {
-        self.shared.locks.take(path)
     }
 
     /// Waits until no git that was left to itself runs any more.
@@ -215,7 +196,8 @@ impl GitCommand {
         self
     }
 
-    /// Lets the process (and what it starts) inherit an open lock file, so that the lock holds while any of them lives.
+    /// Lets the process (and what it starts) inherit a shared lock on this file, so that nobody can have it whole while
+    /// any of them lives.
     #[must_use]
     pub fn holding(mut self, lock: PathBuf) -> Self {
         self.lock = Some(lock);
@@ -257,7 +239,7 @@ impl GitCommand {
         std::os::unix::process::CommandExt::process_group(&mut process, 0);
         let mut process = tokio::process::Command::from(process);
         if let Some(lock) = &self.lock {
-            let held = self.git.shared.locks.inherit(lock).map_err(GitError::Start)?;
+            let held = lock::share(lock).map_err(GitError::Start)?;
             command_fds::CommandFdExt::preserved_fds(&mut process, vec![held]);
         }
         RunningGit::start(process, &self.git.shared)

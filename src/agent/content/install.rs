@@ -9,12 +9,13 @@ use crate::model::wire::{Refusal, RefusalCode};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 /// Commands of one transaction: a bound on how long git holds its locks.
 const TRANSACTION: usize = 10_000;
-/// So many loose references at once are packed afterwards.
+/// More than so many are not written one by one.
 const MANY: usize = 500;
 
 /// Writes HEAD and all references of a copy that has none and that nobody reads: tens of thousands cost one file.
@@ -46,19 +47,13 @@ fn write_fresh(repository: &Path, references: &References) -> Result<(), Refusal
         let directory = repository.join(directory);
         fs::create_dir_all(&directory).map_err(|error| disk::refusal("cannot make", &directory, &error))?;
     }
-    let mut packed = b"# pack-refs with: sorted \n".to_vec();
     for (name, target) in &references.list {
-        match target {
-            Target::Object(oid) => {
-                packed.extend_from_slice(oid.as_bytes());
-                packed.push(b' ');
-                packed.extend_from_slice(name);
-                packed.push(b'\n');
-            }
-            Target::Symbolic(to) => write_symbolic(repository, name, to)?,
+        if let Target::Symbolic(to) = target {
+            write_symbolic(repository, name, to)?;
         }
     }
-    write(&repository.join("packed-refs"), &packed)?;
+    let text = packed(references.list.iter().map(|(name, target)| (name, target)));
+    write(&repository.join("packed-refs"), &text)?;
     let head = match &references.head {
         Target::Object(oid) => format!("{oid}\n"),
         Target::Symbolic(to) => format!("ref: {to}\n"),
@@ -125,7 +120,7 @@ impl Difference {
     }
 
     /// Does it. Deletions come first, in transactions of their own: `a` must be gone before `a/b` can be.
-    pub(super) async fn apply(&self, at: At<'_>) -> Result<(), Refusal> {
+    pub(super) async fn apply(&self, at: At<'_>, format: ObjectFormat) -> Result<(), Refusal> {
         for batch in self.deletions.chunks(TRANSACTION) {
             let mut input = Vec::new();
             for name in batch {
@@ -133,13 +128,7 @@ impl Difference {
             }
             update(at, &input).await?;
         }
-        for batch in self.updates.chunks(TRANSACTION) {
-            let mut input = Vec::new();
-            for (name, oid) in batch {
-                command(&mut input, b"update ", name, &[oid.as_bytes(), b""]);
-            }
-            create(at, &input, self.is_large()).await?;
-        }
+        self.update(at, format).await?;
         for (name, to) in &self.symbolic {
             symbolic(at, name, to).await?;
         }
@@ -155,16 +144,23 @@ impl Difference {
         self.sync(at).await
     }
 
-    /// Whether so much is created that it is packed, and synced, at the end and not one by one.
-    fn is_large(&self) -> bool {
-        self.updates.len() > MANY
+    /// Creates and changes plain references: a few by git, many by one new `packed-refs`, for twelve thousand files
+    /// that are each synced take a minute on a slow disk.
+    async fn update(&self, at: At<'_>, format: ObjectFormat) -> Result<(), Refusal> {
+        if self.updates.len() > MANY {
+            let (repository, updates) = (at.repository.to_path_buf(), self.updates.clone());
+            disk::blocking(move || repack(&repository, &updates, format)).await?;
+            return objects::pack_references(at).await;
+        }
+        let mut input = Vec::new();
+        for (name, oid) in &self.updates {
+            command(&mut input, b"update ", name, &[oid.as_bytes(), b""]);
+        }
+        update(at, &input).await
     }
 
     /// Git syncs the files; the directories that name them are ours to sync.
     async fn sync(&self, at: At<'_>) -> Result<(), Refusal> {
-        if self.is_large() {
-            return objects::pack_references(at).await;
-        }
         let repository = at.repository.to_path_buf();
         disk::blocking(move || {
             disk::sync_tree(&repository.join("refs"))?;
@@ -194,16 +190,45 @@ fn command(input: &mut Vec<u8>, verb: &[u8], name: &[u8], values: &[&[u8]]) {
 }
 
 async fn update(at: At<'_>, input: &[u8]) -> Result<(), Refusal> {
-    create(at, input, false).await
+    let arguments = ["update-ref", "--no-deref", "--stdin", "-z"].map(OsString::from).to_vec();
+    at.demand(arguments, input, RefusalCode::Damaged).await
 }
 
-/// `synced_later`: twelve thousand loose references, each synced by itself, take a minute on a slow disk, and are
-/// packed into one file right after.
-async fn create(at: At<'_>, input: &[u8], synced_later: bool) -> Result<(), Refusal> {
-    let fsync = synced_later.then_some(["-c", "core.fsync=none"]);
-    let command = ["update-ref", "--no-deref", "--stdin", "-z"];
-    let arguments = fsync.into_iter().flatten().chain(command).map(OsString::from).collect();
-    at.demand(arguments, input, RefusalCode::Damaged).await
+/// Writes all plain references into one file, as git would: under its lock, synced, renamed, and then without the
+/// loose files that would hide it.
+fn repack(repository: &Path, updates: &[(Vec<u8>, String)], format: ObjectFormat) -> Result<(), Refusal> {
+    let mut all: BTreeMap<Vec<u8>, Target> = References::read(repository, format)?.list.into_iter().collect();
+    all.extend(updates.iter().map(|(name, oid)| (name.clone(), Target::Object(oid.clone()))));
+    let lock = repository.join("packed-refs.lock");
+    let put = || -> std::io::Result<()> {
+        let mut file = fs::File::create_new(&lock)?;
+        file.write_all(&packed(all.iter()))?;
+        file.sync_all()?;
+        fs::rename(&lock, repository.join("packed-refs"))
+    };
+    put().map_err(|error| disk::refusal("cannot write", &lock, &error))?;
+    disk::sync_directory(repository)?;
+    for (name, _) in updates {
+        let loose = repository.join(std::ffi::OsStr::from_bytes(name));
+        if fs::symlink_metadata(&loose).is_ok_and(|metadata| !metadata.is_dir()) {
+            fs::remove_file(&loose).map_err(|error| disk::refusal("cannot remove", &loose, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The text of `packed-refs`. It does not claim to know what tags peel to: git adds that.
+fn packed<'a>(references: impl Iterator<Item = (&'a Vec<u8>, &'a Target)>) -> Vec<u8> {
+    let mut text = b"# pack-refs with: sorted \n".to_vec();
+    for (name, target) in references {
+        if let Target::Object(oid) = target {
+            text.extend_from_slice(oid.as_bytes());
+            text.push(b' ');
+            text.extend_from_slice(name);
+            text.push(b'\n');
+        }
+    }
+    text
 }
 
 async fn symbolic(at: At<'_>, name: &[u8], to: &str) -> Result<(), Refusal> {

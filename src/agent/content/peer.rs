@@ -64,7 +64,8 @@ impl<'a> Peer<'a> {
         format: ObjectFormat,
     ) -> Result<References, Refusal> {
         let text = self.body(Method::GET, &self.url(id, "references")).await?;
-        References::parse(&text, format).map_err(|what| self.failed(&what))
+        let parsed = disk::blocking(move || Ok(References::parse(&text, format))).await?;
+        parsed.map_err(|what| self.failed(&what))
     }
 
     /// The files of a first copy, held against deletion. Paths that no copy may have are refused.

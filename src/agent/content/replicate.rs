@@ -13,7 +13,8 @@ use super::{disk, install};
 use crate::agent::store::{Source, Store, Work};
 use crate::model::checksum::Checksum;
 use crate::model::wire::{CopyAnswer, Identity, Manifest, Progress, Refusal, RefusalCode, ReplicateRequest};
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -81,7 +82,8 @@ pub(super) async fn prepare(
     let first = peer.references(id, format).await?;
     let manifest = peer.hold(id, format).await?;
     let staging = Staging::begin(store, id, "copy", format).await?;
-    let copying = Copying { store, peer: &peer, identity, work, staging: &staging, moved: AtomicI64::new(0) };
+    let (lock, moved) = (store.layout.lock(id), AtomicI64::new(0));
+    let copying = Copying { store, peer: &peer, identity, work, staging: &staging, lock, moved };
     let made = copying.make(&first, &manifest, bytes_per_second).await;
     peer.release(id, &manifest.hold).await;
     match made {
@@ -103,6 +105,7 @@ struct Copying<'a> {
     identity: &'a Identity,
     work: &'a Work,
     staging: &'a Staging,
+    lock: PathBuf,
     moved: AtomicI64,
 }
 
@@ -123,7 +126,8 @@ impl Copying<'_> {
     }
 
     fn at(&self) -> At<'_> {
-        At { git: &self.store.git, repository: self.staging.path(), lock: None, cancel: &self.work.cancel }
+        let lock = Some(self.lock.as_path());
+        At { git: &self.store.git, repository: self.staging.path(), lock, cancel: &self.work.cancel }
     }
 
     fn say(&self, phase: &str, total: i64) {
@@ -147,10 +151,9 @@ impl Copying<'_> {
         };
         let files = manifest.files.iter().map(|file| {
             let (id, took) = (self.identity.repository, &took);
-            self.peer.file(id, file, self.staging.path(), took).boxed()
+            async move { self.peer.file(id, file, self.staging.path(), took).await }
         });
-        // Boxed: the compiler cannot see through the closures above that all of it may move between threads.
-        let streams = futures::stream::iter(files).buffer_unordered(STREAMS).try_collect::<()>().boxed();
+        let streams = futures::stream::iter(files).buffer_unordered(STREAMS).try_collect::<()>();
         tokio::select! {
             biased;
             () = self.work.cancel.cancelled() => Err(peer::cancelled()),

@@ -104,7 +104,7 @@ impl Mending<'_> {
         let difference = Difference::between(&there, &wanted);
         if difference.count() > 0 {
             overwritten::keep(self.store, self.identity.repository, &there).await?;
-            let applied = difference.apply(self.at()).await;
+            let applied = difference.apply(self.at(), self.identity.object_format).await;
             // Whatever was done was the agent's own doing, also when it was cut short.
             self.store.touched(self.identity.repository).await;
             applied?;

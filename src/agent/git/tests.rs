@@ -125,17 +125,20 @@ async fn a_git_that_is_dropped_is_reaped() {
 }
 
 #[tokio::test]
-async fn a_lock_outlives_its_taker_as_long_as_a_git_holds_it() {
+async fn nobody_can_have_a_lock_whole_while_a_git_that_inherited_it_lives() {
+    use rustix::fs::FlockOperation::{NonBlockingLockExclusive, NonBlockingLockShared};
     let (root, git) = git();
     let path = repository(&git, root.path()).await;
     let lock = root.path().join("r.lock");
-    let taken = git.lock(&lock).unwrap().unwrap();
-    assert!(git.lock(&lock).unwrap().is_none());
-    let running =
-        git.command(Some(&path), words(&["cat-file", "--batch"])).holding(lock.clone()).spawn().unwrap();
-    drop(taken);
-    assert!(git.lock(&lock).unwrap().is_none(), "the git has it");
-    let ended = running.finish(MINUTE, &CancellationToken::new()).await.unwrap();
-    assert!(ended.ok());
-    assert!(git.lock(&lock).unwrap().is_some());
+    let writer = std::fs::File::create(&lock).unwrap();
+    let whole = || rustix::fs::flock(std::fs::File::open(&lock).unwrap(), NonBlockingLockExclusive).is_ok();
+    let start = || git.command(Some(&path), words(&["cat-file", "--batch"])).holding(lock.clone()).spawn();
+    rustix::fs::flock(&writer, NonBlockingLockExclusive).unwrap();
+    assert!(matches!(start(), Err(GitError::Start(_))), "somebody else writes");
+    rustix::fs::flock(&writer, NonBlockingLockShared).unwrap();
+    let running = start().unwrap();
+    drop(writer);
+    assert!(!whole(), "the git has a share of it");
+    assert!(running.finish(MINUTE, &CancellationToken::new()).await.unwrap().ok());
+    assert!(whole());
 }

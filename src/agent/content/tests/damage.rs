@@ -234,9 +234,9 @@ async fn a_hostile_configuration_executes_nothing_and_is_replaced() {
             included.display(),
         );
         fs::write(copy.join("config"), text).unwrap();
-        git(copy, &["update-ref", "--no-deref", "HEAD", "0000000000000000000000000000000000000000"], b"");
-        fs::write(copy.join("HEAD"), "ref: refs/heads/b\n").unwrap();
-        let _ = fs::remove_file(&mark);
+        git(copy, &["update-ref", "refs/tags/t", "refs/heads/old"], b"");
+        assert!(mark.exists(), "the trap works: git itself runs the program");
+        fs::remove_file(&mark).unwrap();
         fs::write(copy.join("objects/info/alternates"), "/\n").unwrap();
     };
     let (answer, two) = healed(hostile).await;
@@ -289,4 +289,23 @@ async fn a_copy_that_is_set_aside_is_whole_and_out_of_the_way() {
     assert_eq!(content::checksum(&two.store, ID).await.unwrap_err().code, RefusalCode::NotFound);
     let seen = content::verify(&two.store, ID, &work()).await.unwrap();
     assert_eq!((seen.checksum, seen.problem.as_deref()), (None, Some("not there")));
+}
+
+#[tokio::test]
+async fn many_references_that_went_back_go_forward_at_once() {
+    let origin = Origin::new(Sha1);
+    let [main, old] = ["main", "old"].map(|name| origin.git(&["rev-parse", name], b""));
+    let all = |verb: &str, oid: &str| {
+        (0..600).map(|n| format!("{verb} refs/many/{n} {oid}")).collect::<Vec<_>>().join("\n") + "\n"
+    };
+    origin.git(&["update-ref", "--stdin"], all("create", &main).as_bytes());
+    origin.symbolic("refs/many/symbolic", "refs/many/1");
+    let (answer, two) = healed_copy_of(&origin, |copy| {
+        git(copy, &["update-ref", "--stdin"], all("update", &old).as_bytes());
+        git(copy, &["update-ref", "refs/heads/stray", &old], b"");
+    })
+    .await;
+    assert!(!answer.rebuilt, "{}", answer.message);
+    assert_eq!(answer.references_changed, 601);
+    assert!(!two.path().join("refs/many/1").exists() && two.path().join("refs/many/symbolic").exists());
 }
