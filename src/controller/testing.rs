@@ -98,8 +98,7 @@ pub(super) fn quick() -> Settings {
     }
 }
 
-pub(super) async fn stage(many: u8) -> Stage {
-    let scratch = Scratch::sqlite().await.unwrap();
+pub(super) async fn stage(scratch: Scratch, many: u8) -> Stage {
     let (machines, mut running, mut ids) = (Machines::default(), JoinSet::new(), Vec::new());
     for number in 1..=many {
         let name = format!("fs-{number}");
@@ -220,7 +219,11 @@ impl Stage {
     }
 
     pub(super) async fn number(&self, text: &'static str) -> i64 {
-        let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
+        if self.scratch.url().starts_with("sqlite:") {
+            let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
+            return sqlx::query_scalar(text).fetch_one(&pool).await.unwrap();
+        }
+        let pool = sqlx::PgPool::connect(self.scratch.url()).await.unwrap();
         sqlx::query_scalar(text).fetch_one(&pool).await.unwrap()
     }
 

@@ -1,9 +1,33 @@
 //! The loops over real SQL: goals become findings, findings attempts, statuses health.
 
 use super::testing::{Stage, quick, stage};
+use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, goals};
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
+
+/// Runs a test on SQLite, and on PostgreSQL where `TRUED_TEST_POSTGRES_URL` names a server.
+macro_rules! on_each_engine {
+    ($(async fn $name:ident($scratch:ident) $body:block)+) => { $(
+        mod $name {
+            use super::*;
+
+            async fn body($scratch: Scratch) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_sqlite() {
+                body(Scratch::sqlite().await.unwrap()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_postgres() {
+                if let Ok(url) = std::env::var("TRUED_TEST_POSTGRES_URL") {
+                    body(Scratch::postgres(&url).await.unwrap()).await;
+                }
+            }
+        }
+    )+ };
+}
 
 const MISSING_COPIES: &str = "\
 -- goal: copies-suffice
@@ -31,9 +55,9 @@ async fn state(stage: &Stage, goal: &str) -> Option<GoalState> {
     states.into_iter().find(|state| state.goal == goal).map(|state| state.state)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_falls_short_becomes_an_attempt_and_what_does_not_is_met() {
-    let mut stage = stage(4).await;
+on_each_engine! {
+async fn what_falls_short_becomes_an_attempt_and_what_does_not_is_met(scratch) {
+    let mut stage = stage(scratch, 4).await;
     stage.goal("copies-suffice", MISSING_COPIES);
     stage.goal("nothing-is-wrong", NONE);
     stage.repository("a/b", 3, 2).await;
@@ -51,9 +75,8 @@ async fn what_falls_short_becomes_an_attempt_and_what_does_not_is_met() {
     stop.cancel();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_edit_keeps_the_last_good_version_and_touches_no_other_goal() {
-    let mut stage = stage(1).await;
+async fn a_bad_edit_keeps_the_last_good_version_and_touches_no_other_goal(scratch) {
+    let mut stage = stage(scratch, 1).await;
     stage.goal("nothing-is-wrong", NONE);
     let stop = stage.run(quick()).await;
     stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
@@ -72,9 +95,8 @@ async fn a_bad_edit_keeps_the_last_good_version_and_touches_no_other_goal() {
     stop.cancel();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_nudge_evaluates_a_goal_long_before_it_is_due() {
-    let mut stage = stage(1).await;
+async fn a_nudge_evaluates_a_goal_long_before_it_is_due(scratch) {
+    let mut stage = stage(scratch, 1).await;
     stage.goal("nothing-is-wrong", &NONE.replace("* * * * * *", "0 0 0 1 1 *"));
     let stop = stage.run(quick()).await;
     stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
@@ -88,9 +110,8 @@ async fn a_nudge_evaluates_a_goal_long_before_it_is_due() {
     stop.cancel();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_controllers_evaluate_a_due_goal_once() {
-    let mut stage = stage(1).await;
+async fn two_controllers_evaluate_a_due_goal_once(scratch) {
+    let mut stage = stage(scratch, 1).await;
     stage.goal("nothing-is-wrong", &NONE.replace("* * * * * *", "0 0 0 1 1 *"));
     let stops = [stage.run(quick()).await, stage.run(quick()).await];
     stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
@@ -100,9 +121,8 @@ async fn two_controllers_evaluate_a_due_goal_once() {
     stops.iter().for_each(tokio_util::sync::CancellationToken::cancel);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_agent_is_offline_and_counts_until_its_grace_is_over() {
-    let mut stage = stage(4).await;
+async fn a_dead_agent_is_offline_and_counts_until_its_grace_is_over(scratch) {
+    let mut stage = stage(scratch, 4).await;
     let stop = stage.run(quick()).await;
     let health = async |stage: &Stage| fileservers::all(stage.db()).await.unwrap().remove(1);
     stage.until("a status", async |stage| health(stage).await.seen_at.is_some()).await;
@@ -116,9 +136,8 @@ async fn a_dead_agent_is_offline_and_counts_until_its_grace_is_over() {
     stop.cancel();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_copy_is_flagged_and_one_on_another_root_is_not() {
-    let mut stage = stage(3).await;
+async fn a_missing_copy_is_flagged_and_one_on_another_root_is_not(scratch) {
+    let mut stage = stage(scratch, 3).await;
     let id = stage.repository("a/b", 3, 3).await;
     let stop = stage.run(quick()).await;
     stage
@@ -144,4 +163,5 @@ async fn a_missing_copy_is_flagged_and_one_on_another_root_is_not() {
     stage.until("many more looks", async |stage| stage.statuses() > asked + 15).await;
     assert_eq!(stage.number("SELECT count(*) FROM inventory WHERE fileserver_id = 2").await, 0);
     stop.cancel();
+}
 }

@@ -71,6 +71,15 @@ pub(super) struct Fleet {
 
 struct Held(Arc<AtomicBool>);
 
+/// A recheck that panics: a fault in the worker itself.
+pub(super) struct Faulty;
+
+impl Recheck for Faulty {
+    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
+        async { panic!("a fault") }.boxed()
+    }
+}
+
 impl Recheck for Held {
     fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
         let holds = self.0.load(Ordering::SeqCst);
@@ -88,8 +97,7 @@ fn enrolment() -> Enrolment {
 }
 
 /// So many fileservers `fs-1`, `fs-2` …, the first `copies` of them with a whole copy.
-pub(super) async fn fleet(many: u8, copies: usize) -> Fleet {
-    let scratch = Scratch::sqlite().await.unwrap();
+pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
     let (disks, open) = (Arc::new(Mutex::new(Disks::default())), Arc::new(AtomicUsize::new(0)));
     let (mut running, mut ids) = (JoinSet::new(), Vec::new());
     for number in 1..=many {
@@ -186,7 +194,11 @@ impl Fleet {
 
     /// Runs a worker; it ends with the token.
     pub(super) fn work(&mut self, settings: Settings) -> CancellationToken {
-        let (worker, stop) = (self.worker(settings), CancellationToken::new());
+        self.start(self.worker(settings))
+    }
+
+    pub(super) fn start(&mut self, worker: Worker) -> CancellationToken {
+        let stop = CancellationToken::new();
         let token = stop.clone();
         self.running.spawn(async move { worker.run(token).await });
         stop
@@ -210,9 +222,23 @@ impl Fleet {
     }
 
     pub(super) async fn history(&self) -> (String, String) {
-        let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
         let text = "SELECT outcome, message FROM attempt_history ORDER BY id DESC LIMIT 1";
+        if self.scratch.url().starts_with("sqlite:") {
+            let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
+            return sqlx::query_as(text).fetch_one(&pool).await.unwrap();
+        }
+        let pool = sqlx::PgPool::connect(self.scratch.url()).await.unwrap();
         sqlx::query_as(text).fetch_one(&pool).await.unwrap()
+    }
+
+    /// The one number that a statement answers; a change answers one by RETURNING.
+    pub(super) async fn number(&self, text: &'static str) -> i64 {
+        if self.scratch.url().starts_with("sqlite:") {
+            let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
+            return sqlx::query_scalar(text).fetch_one(&pool).await.unwrap();
+        }
+        let pool = sqlx::PgPool::connect(self.scratch.url()).await.unwrap();
+        sqlx::query_scalar(text).fetch_one(&pool).await.unwrap()
     }
 
     pub(super) async fn replica(&self, number: usize) -> Option<Replica> {

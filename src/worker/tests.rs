@@ -1,18 +1,43 @@
 //! The worker against real SQL and agents in memory: what it does, and what it must not do.
 
 use super::Settings;
-use super::testing::{fleet, quick, sum, verdict};
+use super::testing::{Faulty, fleet, quick, sum, verdict};
 use crate::database::replicas::begin_copy;
+use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, findings, repositories};
 use crate::model::attempt::{AttemptState, Step};
 use crate::model::fleet::{Health, ReplicaState};
 use crate::model::wire::RefusalCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-#[tokio::test]
-async fn a_resynced_replica_is_in_sync_because_it_was_compared() {
-    let mut fleet = fleet(3, 3).await;
+/// Runs a test on SQLite, and on PostgreSQL where `TRUED_TEST_POSTGRES_URL` names a server.
+macro_rules! on_each_engine {
+    ($(async fn $name:ident($scratch:ident) $body:block)+) => { $(
+        mod $name {
+            use super::*;
+
+            async fn body($scratch: Scratch) $body
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_sqlite() {
+                body(Scratch::sqlite().await.unwrap()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_postgres() {
+                if let Ok(url) = std::env::var("TRUED_TEST_POSTGRES_URL") {
+                    body(Scratch::postgres(&url).await.unwrap()).await;
+                }
+            }
+        }
+    )+ };
+}
+
+on_each_engine! {
+async fn a_resynced_replica_is_in_sync_because_it_was_compared(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fleet.put(3, Some(sum(9)));
     fleet.admit(Step::Resync, Some(1), 3).await;
     let (outcome, message) = fleet.end().await;
@@ -24,9 +49,8 @@ async fn a_resynced_replica_is_in_sync_because_it_was_compared() {
     assert_eq!(compared.len(), 3, "one act: every replica is asked after the copy: {compared:?}");
 }
 
-#[tokio::test]
-async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats() {
-    let mut fleet = fleet(4, 2).await;
+async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats(scratch) {
+    let mut fleet = fleet(scratch, 4, 2).await;
     fleet.admit(Step::Replicate, Some(1), 4).await;
     let (outcome, _) = fleet.end().await;
     assert_eq!(outcome, "succeeded");
@@ -36,9 +60,8 @@ async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats() {
     assert_eq!((repository.seats, repository.repair_epoch), (3, 1));
 }
 
-#[tokio::test]
-async fn a_copy_that_a_lost_attempt_left_whole_is_adopted() {
-    let mut fleet = fleet(4, 3).await;
+async fn a_copy_that_a_lost_attempt_left_whole_is_adopted(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
     fleet.put(4, Some(sum(1)));
     begin_copy(fleet.db(), fleet.repository.id, fleet.ids[3], 0).await.unwrap();
     fleet.admit(Step::Replicate, Some(1), 4).await;
@@ -50,9 +73,8 @@ async fn a_copy_that_a_lost_attempt_left_whole_is_adopted() {
     assert_eq!(fleet.replica(4).await.unwrap().state, ReplicaState::Live);
 }
 
-#[tokio::test]
-async fn a_copy_that_a_lost_attempt_left_behind_the_times_is_brought_up_to_date() {
-    let mut fleet = fleet(4, 3).await;
+async fn a_copy_that_a_lost_attempt_left_behind_the_times_is_brought_up_to_date(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
     fleet.put(4, Some(sum(8)));
     fleet.admit(Step::Replicate, Some(1), 4).await;
     let (outcome, message) = fleet.end().await;
@@ -60,18 +82,16 @@ async fn a_copy_that_a_lost_attempt_left_behind_the_times_is_brought_up_to_date(
     assert!(fleet.replica(4).await.unwrap().in_sync);
 }
 
-#[tokio::test]
-async fn a_half_made_copy_elsewhere_is_forgotten_by_the_next_attempt() {
-    let mut fleet = fleet(5, 3).await;
+async fn a_half_made_copy_elsewhere_is_forgotten_by_the_next_attempt(scratch) {
+    let mut fleet = fleet(scratch, 5, 3).await;
     begin_copy(fleet.db(), fleet.repository.id, fleet.ids[3], 0).await.unwrap();
     fleet.admit(Step::Replicate, Some(1), 5).await;
     assert_eq!(fleet.end().await.0, "succeeded");
     assert!(fleet.replica(4).await.is_none() && fleet.replica(5).await.is_some());
 }
 
-#[tokio::test]
-async fn a_damaged_copy_is_written_as_damaged() {
-    let mut fleet = fleet(3, 3).await;
+async fn a_damaged_copy_is_written_as_damaged(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fleet.put(2, None);
     fleet.admit(Step::Verify, None, 2).await;
     let (outcome, message) = fleet.end().await;
@@ -80,32 +100,27 @@ async fn a_damaged_copy_is_written_as_damaged() {
     assert!(!replica.in_sync && replica.checksum.is_none() && replica.out_of_sync_since.is_some());
 }
 
-#[tokio::test]
-async fn a_finding_that_no_longer_holds_costs_no_agent_call() {
-    let mut fleet = fleet(3, 3).await;
+async fn a_finding_that_no_longer_holds_costs_no_agent_call(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fleet.holds.store(false, Ordering::SeqCst);
     fleet.admit(Step::Resync, Some(1), 3).await;
     assert_eq!(fleet.end().await.0, "stale");
     assert_eq!(fleet.calls(), Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn a_source_that_is_no_longer_good_is_blamed_and_nothing_is_copied_from_it() {
-    let mut fleet = fleet(3, 3).await;
+async fn a_source_that_is_no_longer_good_is_blamed_and_nothing_is_copied_from_it(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fleet.put(1, Some(sum(6)));
     fleet.admit(Step::Resync, Some(1), 3).await;
     let (outcome, message) = fleet.end().await;
     assert!(outcome == "failed" && message.contains("fs-1 no longer has"), "{message}");
     assert_eq!(fleet.calls(), ["fs-1 checksum"]);
-    let pool = sqlx::SqlitePool::connect(fleet.scratch.url()).await.unwrap();
-    let flagged: Vec<(i64, String)> =
-        sqlx::query_as("SELECT fileserver_id, found FROM inventory").fetch_all(&pool).await.unwrap();
-    assert_eq!(flagged, [(fleet.ids[0].0, "changed".to_owned())]);
+    let flagged = "SELECT fileserver_id FROM inventory WHERE found = 'changed'";
+    assert_eq!(fleet.number(flagged).await, fleet.ids[0].0);
 }
 
-#[tokio::test]
-async fn a_failed_copy_leaves_no_row_and_uses_up_a_try() {
-    let mut fleet = fleet(4, 3).await;
+async fn a_failed_copy_leaves_no_row_and_uses_up_a_try(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
     fleet.disks.lock().unwrap().refusing.insert("fs-4".into(), RefusalCode::DiskFull);
     fleet.admit(Step::Replicate, Some(1), 4).await;
     let (outcome, message) = fleet.end().await;
@@ -115,9 +130,8 @@ async fn a_failed_copy_leaves_no_row_and_uses_up_a_try() {
     assert_eq!(finding.tries, 1);
 }
 
-#[tokio::test]
-async fn a_busy_fileserver_uses_up_no_try() {
-    let mut fleet = fleet(3, 3).await;
+async fn a_busy_fileserver_uses_up_no_try(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fleet.disks.lock().unwrap().refusing.insert("fs-3".into(), RefusalCode::Busy);
     fleet.admit(Step::Resync, Some(1), 3).await;
     assert_eq!(fleet.end().await.0, "cancelled");
@@ -125,17 +139,14 @@ async fn a_busy_fileserver_uses_up_no_try() {
     assert_eq!(finding.tries, 0);
 }
 
-#[tokio::test]
-async fn a_worker_whose_attempt_is_anothers_hangs_up_and_writes_nothing() {
-    let mut fleet = fleet(4, 3).await;
+async fn a_worker_whose_attempt_is_anothers_hangs_up_and_writes_nothing(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
     fleet.disks.lock().unwrap().hanging.insert("fs-4".into());
     fleet.admit(Step::Replicate, Some(1), 4).await;
     let stop = fleet.work(quick());
     fleet.until_open(1).await;
     assert_eq!(fleet.replica(4).await.unwrap().state, ReplicaState::Creating);
-    let id = attempts::live(fleet.db()).await.unwrap()[0].id;
-    let pool = sqlx::SqlitePool::connect(fleet.scratch.url()).await.unwrap();
-    sqlx::query("UPDATE attempts SET epoch = epoch + 1 WHERE id = $1").bind(id).execute(&pool).await.unwrap();
+    fleet.number("UPDATE attempts SET epoch = epoch + 1 RETURNING epoch").await;
     fleet.until_open(0).await;
     stop.cancel();
     let live = attempts::live(fleet.db()).await.unwrap();
@@ -143,9 +154,8 @@ async fn a_worker_whose_attempt_is_anothers_hangs_up_and_writes_nothing() {
     assert_eq!(fleet.replica(4).await.unwrap().state, ReplicaState::Creating);
 }
 
-#[tokio::test]
-async fn a_silent_fileserver_uses_up_no_try() {
-    let mut fleet = fleet(3, 3).await;
+async fn a_silent_fileserver_uses_up_no_try(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fileservers::record_verdicts(fleet.db(), &[verdict(fleet.ids[0], Health::Offline)]).await.unwrap();
     fleet.admit(Step::Resync, Some(1), 3).await;
     let (outcome, message) = fleet.end().await;
@@ -154,9 +164,8 @@ async fn a_silent_fileserver_uses_up_no_try() {
     assert_eq!(finding.tries, 0);
 }
 
-#[tokio::test]
-async fn what_runs_at_the_end_of_the_grace_is_handed_back_with_its_number() {
-    let mut fleet = fleet(3, 3).await;
+async fn what_runs_at_the_end_of_the_grace_is_handed_back_with_its_number(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fleet.put(3, Some(sum(9)));
     fleet.disks.lock().unwrap().hanging.insert("fs-3".into());
     fleet.admit(Step::Resync, Some(1), 3).await;
@@ -181,9 +190,8 @@ async fn what_runs_at_the_end_of_the_grace_is_handed_back_with_its_number() {
     assert_eq!(fleet.disks.lock().unwrap().epochs[&fleet.repository.id], 2);
 }
 
-#[tokio::test]
-async fn long_work_keeps_its_lease_and_says_what_it_does() {
-    let mut fleet = fleet(3, 3).await;
+async fn long_work_keeps_its_lease_and_says_what_it_does(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
     fleet.disks.lock().unwrap().hanging.insert("fs-3".into());
     fleet.admit(Step::Verify, None, 3).await;
     let lease = Duration::from_secs(5);
@@ -202,4 +210,16 @@ async fn long_work_keeps_its_lease_and_says_what_it_does() {
     let live = tokio::time::timeout(Duration::from_secs(20), renewed).await.unwrap();
     assert_eq!(live.progress.as_deref(), Some("copying packs: 1 B of 2 B"));
     stop.cancel();
+}
+
+    async fn a_fault_in_a_step_ends_its_attempt_and_not_the_worker(scratch) {
+        let mut fleet = fleet(scratch, 3, 3).await;
+        fleet.admit(Step::Verify, None, 3).await;
+        let mut worker = fleet.worker(quick());
+        worker.recheck = Arc::new(Faulty);
+        let stop = fleet.start(worker);
+        fleet.until_none_lives().await;
+        stop.cancel();
+        assert_eq!(fleet.history().await, ("failed".into(), "the step panicked: a fault".into()));
+    }
 }
