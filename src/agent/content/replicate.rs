@@ -13,7 +13,7 @@ use super::{disk, install};
 use crate::agent::store::{Source, Store, Work};
 use crate::model::checksum::Checksum;
 use crate::model::wire::{CopyAnswer, Identity, Manifest, Progress, Refusal, RefusalCode, ReplicateRequest};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -151,9 +151,10 @@ impl Copying<'_> {
         };
         let files = manifest.files.iter().map(|file| {
             let (id, took) = (self.identity.repository, &took);
-            async move { self.peer.file(id, file, self.staging.path(), took).await }
+            self.peer.file(id, file, self.staging.path(), took).boxed()
         });
-        let streams = futures::stream::iter(files).buffer_unordered(STREAMS).try_collect::<()>();
+        // Boxed: the compiler cannot see through the closures above that all of it may move between threads.
+        let streams = futures::stream::iter(files).buffer_unordered(STREAMS).try_collect::<()>().boxed();
         tokio::select! {
             biased;
             () = self.work.cancel.cancelled() => Err(peer::cancelled()),
