@@ -117,6 +117,7 @@ fn goal(name: &str, began_at: Millis) -> super::findings::MergeInto {
         began_at,
         backoff_ms: vec![0, 60_000],
         stuck_after: 3,
+        most: 500_000,
     }
 }
 
