@@ -12,11 +12,14 @@ use crate::model::id::{FileserverId, RepositoryId};
 use base64::Engine as _;
 
 mod attempts;
+mod bounds;
 mod findings;
+mod history;
 mod inventory;
 mod places;
 mod replicas;
 mod statements;
+mod suspects;
 mod together;
 
 /// Runs a test's body on each engine that is there.
@@ -117,6 +120,7 @@ fn goal(name: &str, began_at: Millis) -> super::findings::MergeInto {
         began_at,
         backoff_ms: vec![0, 60_000],
         stuck_after: 3,
+        most: 500_000,
     }
 }
 

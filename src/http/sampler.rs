@@ -1,7 +1,7 @@
 //! Metrics read from SQL: cheap tables alone, at most once in a few seconds however often one asks.
 
 use crate::clock;
-use crate::database::{Database, Result, fileservers, goals, report};
+use crate::database::{Database, Result, fileservers, goals, report, suspects};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -27,6 +27,7 @@ struct Seen {
     sampled_at: Millis,
     evaluation: Option<i64>,
     ended_until: Option<Millis>,
+    drift: Option<i64>,
 }
 
 impl Sampler {
@@ -58,6 +59,9 @@ impl Sampler {
             self.metrics.backlog(*state, backlog.of(*state));
         }
         self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
+        let drift = suspects::audit::drift(db).await?;
+        self.metrics.drift(u64::try_from(drift - seen.drift.unwrap_or(drift)).unwrap_or_default());
+        seen.drift = Some(drift);
         self.count_evaluations(db, seen).await?;
         self.count_attempts(db, seen, now - SETTLED).await
     }

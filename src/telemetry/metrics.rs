@@ -55,6 +55,7 @@ pub struct Metrics {
     fileservers: Family<ByHealth, Gauge>,
     backlog: Family<ByState, Gauge>,
     backlog_age: Gauge,
+    audit_drift: Counter,
 }
 
 impl Default for Metrics {
@@ -69,6 +70,7 @@ impl Default for Metrics {
             fileservers: Family::default(),
             backlog: Family::default(),
             backlog_age: Gauge::default(),
+            audit_drift: Counter::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -98,6 +100,11 @@ impl Default for Metrics {
             "backlog_oldest_seconds",
             "Age of the oldest finding that needs a repair",
             metrics.backlog_age.clone(),
+        );
+        registry.register(
+            "audit_drift",
+            "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
+            metrics.audit_drift.clone(),
         );
         Self { registry, ..metrics }
     }
@@ -139,6 +146,11 @@ impl Metrics {
     /// Says how old the oldest finding of the backlog is.
     pub fn backlog_age(&self, seconds: i64) {
         self.backlog_age.set(seconds);
+    }
+
+    /// Counts what the audit of the suspects found.
+    pub fn drift(&self, count: u64) {
+        self.audit_drift.inc_by(count);
     }
 
     /// Everything, as OpenMetrics text.

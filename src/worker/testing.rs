@@ -154,6 +154,7 @@ impl Fleet {
             began_at: self.db().now().await.unwrap(),
             backoff_ms: vec![0],
             stuck_after: 9,
+            most: 500_000,
         };
         let row = Exception {
             subject,

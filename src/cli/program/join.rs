@@ -171,6 +171,14 @@ impl Base {
             fill_limit: config.fleet.fill_limit,
             grace,
             pace: Pace { online: config.observe.period, timeout: config.observe.timeout, ..Pace::default() },
+            audit_slice: config.audit.slice.into(),
+            audit_period: config.audit.period,
+            retention: controller::Retention {
+                findings: config.retention.findings,
+                attempts: config.retention.attempts,
+                evaluations: config.retention.evaluations,
+                ..controller::Retention::default()
+            },
         }
     }
 
