@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub mod brakes;
+mod braking;
 pub mod detector;
 mod dispatch;
 mod evaluate;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub fill_limit: i64,
     /// Time offline after which a fileserver's replicas no longer count. Default 30 min.
     pub grace: Duration,
+    /// So long a rack that is silent as a whole is waited for before its replicas are copied elsewhere. Default 60 min.
+    pub rack_grace: Duration,
     /// How often agents are asked.
     pub pace: Pace,
 }
@@ -73,6 +76,7 @@ impl Default for Settings {
             in_flight: 2_000,
             fill_limit: 90,
             grace: Duration::from_mins(30),
+            rack_grace: Duration::from_mins(60),
             pace: Pace::default(),
         }
     }

@@ -57,6 +57,8 @@ pub struct GoalsConfig {
 pub struct FleetConfig {
     /// Offline time before replicas stop to count.
     pub grace: Millis,
+    /// Time that a rack that is silent as a whole is waited for.
+    pub rack_grace: Millis,
     /// Percent of a disk that new copies may fill.
     pub fill_limit: i64,
 }
@@ -128,6 +130,7 @@ impl Config {
             },
             fleet: FleetConfig {
                 grace: read.as_kind("fleet.grace", value::duration)?,
+                rack_grace: read.as_kind("fleet.rack_grace", value::duration)?,
                 fill_limit: i64::from(read.count("fleet.fill_limit")?),
             },
             observe: ObserveConfig {

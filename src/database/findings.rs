@@ -12,7 +12,7 @@ use sqlx::types::Json;
 
 mod merge;
 
-pub use merge::{Merge, MergeInto, Merged};
+pub use merge::{BrakeAt, Merge, MergeInto, Merged};
 
 /// Findings that wait and are due become ready; at most `limit`. Returns how many.
 ///

@@ -117,6 +117,9 @@ fn goal(name: &str, began_at: Millis) -> super::findings::MergeInto {
         began_at,
         backoff_ms: vec![0, 60_000],
         stuck_after: 3,
+        in_a_row: 1,
+        brake: None,
+        removes: false,
     }
 }
 
