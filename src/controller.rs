@@ -33,6 +33,7 @@ mod observe;
 mod right;
 pub mod schedule;
 mod suspects;
+mod undoing;
 pub mod verdict;
 
 #[cfg(test)]

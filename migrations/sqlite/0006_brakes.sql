@@ -16,3 +16,6 @@ ALTER TABLE goal_states ADD COLUMN finished BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE brakes ADD COLUMN clear_since BIGINT;
 -- Whether it holds; FALSE: its findings are being released, or a person approved.
 ALTER TABLE brakes ADD COLUMN holds BOOLEAN NOT NULL DEFAULT TRUE;
+
+-- When a person gave it another chance: what was done before says nothing any more.
+ALTER TABLE findings ADD COLUMN retried_at BIGINT;

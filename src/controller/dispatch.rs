@@ -9,7 +9,7 @@ use super::braking;
 use super::braking::Braking;
 use super::metrics::{add, set};
 use super::right::Right;
-use super::{Shared, millis};
+use super::{Shared, millis, undoing};
 use crate::database::{self, attempts, fileservers, findings, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
@@ -116,6 +116,7 @@ async fn round(shared: &Shared, braking: &mut Braking) -> database::Result<Round
         let cancelled = attempts::yield_repository(db, repository, &shared.repairs.yielding()).await?;
         add(&shared.metrics.cancelled, u64::from(cancelled));
     }
+    let admitted = undoing::without(shared, admitted, now).await?;
     let made = if admitted.is_empty() { Vec::new() } else { attempts::admit(db, &admitted).await? };
     let deferred = if deferred.is_empty() { 0 } else { findings::defer(db, &deferred).await? };
     if !made.is_empty() {

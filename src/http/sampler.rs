@@ -1,7 +1,8 @@
 //! Metrics read from SQL: cheap tables alone, at most once in a few seconds however often one asks.
 
+use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, fileservers, goals, report};
+use crate::database::{Database, Result, brakes, fileservers, goals, report};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -45,7 +46,8 @@ impl Sampler {
 
     async fn sample(&self, db: &Database, seen: &mut Seen) -> Result<()> {
         let now = db.now().await?;
-        for goal in goals::states(db).await? {
+        let states = goals::states(db).await?;
+        for goal in &states {
             self.metrics.goal(&goal.goal, goal.state, goal.findings, goal.file_error.is_some());
         }
         let all = fileservers::all(db).await?;
@@ -58,6 +60,14 @@ impl Sampler {
             self.metrics.backlog(*state, backlog.of(*state));
         }
         self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
+        let brakes = brakes::all(db).await?;
+        let nothing_ended = codes::nothing_ended(db, now).await?;
+        let (goals, backlog, fileservers) = (&states, &backlog, &all);
+        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, nothing_ended, now };
+        let raised = codes::report(&facts).codes;
+        for code in codes::ALL {
+            self.metrics.health(code, raised.iter().any(|one| one == code));
+        }
         self.count_evaluations(db, seen).await?;
         self.count_attempts(db, seen, now - SETTLED).await
     }

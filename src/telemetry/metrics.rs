@@ -43,6 +43,11 @@ struct ByState {
     state: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCode {
+    code: String,
+}
+
 /// All metrics of this process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -55,6 +60,7 @@ pub struct Metrics {
     fileservers: Family<ByHealth, Gauge>,
     backlog: Family<ByState, Gauge>,
     backlog_age: Gauge,
+    health: Family<ByCode, Gauge>,
 }
 
 impl Default for Metrics {
@@ -69,6 +75,7 @@ impl Default for Metrics {
             fileservers: Family::default(),
             backlog: Family::default(),
             backlog_age: Gauge::default(),
+            health: Family::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -99,6 +106,7 @@ impl Default for Metrics {
             "Age of the oldest finding that needs a repair",
             metrics.backlog_age.clone(),
         );
+        registry.register("health_code", "1 while a health code is raised", metrics.health.clone());
         Self { registry, ..metrics }
     }
 }
@@ -139,6 +147,11 @@ impl Metrics {
     /// Says how old the oldest finding of the backlog is.
     pub fn backlog_age(&self, seconds: i64) {
         self.backlog_age.set(seconds);
+    }
+
+    /// Says whether a health code is raised.
+    pub fn health(&self, code: &str, raised: bool) {
+        self.health.get_or_create(&ByCode { code: code.into() }).set(i64::from(raised));
     }
 
     /// Everything, as OpenMetrics text.
