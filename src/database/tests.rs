@@ -12,6 +12,7 @@ use crate::model::id::{FileserverId, RepositoryId};
 use base64::Engine as _;
 
 mod attempts;
+mod brakes;
 mod findings;
 mod inventory;
 mod places;

@@ -126,6 +126,16 @@ mod tests {
         }
     }
 
+    // Case 16: what is pending is never less than what is open.
+    #[test]
+    fn the_backlog_counts_waiting_ready_running_held_and_stuck_together() {
+        let states: Vec<_> =
+            FindingState::ALL.iter().zip([1, 20, 300, 4_000, 50_000]).map(|(s, n)| (*s, n)).collect();
+        let shown = backlog(&BacklogCounts { states, oldest: None }, 0);
+        assert_eq!(shown.total, 54_321);
+        assert_eq!(shown.waiting + shown.ready + shown.running + shown.held + shown.stuck, shown.total);
+    }
+
     #[test]
     fn the_error_of_a_file_shows_where_the_evaluation_has_none() {
         let status =
