@@ -1,6 +1,8 @@
 //! Brakes in the merge, their release, and findings that must last before they start.
 
-use super::{evaluate, goal, make, merge, next_moment, number, on_each_engine, repository_rows};
+use super::{
+    evaluate, fileservers, goal, make, merge, next_moment, number, on_each_engine, repository, repository_rows,
+};
 use crate::database::brakes;
 use crate::database::findings::{self, BrakeAt, MergeInto};
 use crate::model::Millis;
@@ -47,9 +49,9 @@ on_each_engine! {
     }
 
     async fn explained_findings_and_last_copies_are_not_counted(db) {
-        let ids = super::fileservers(db, 3).await;
+        let ids = fileservers(db, 3).await;
         for name in 1..=12 {
-            super::repository(db, &format!("r{name}"), 3, &ids).await;
+            repository(db, &format!("r{name}"), 3, &ids).await;
         }
         make(db, "UPDATE fileservers SET counts = FALSE, health = 'offline' WHERE name = 'fs2'").await;
         merge(db, braked(next_moment(db).await), &repository_rows(1..=12)).await;
