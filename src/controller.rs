@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+mod audit;
 pub mod brakes;
 mod braking;
 pub mod detector;
@@ -30,6 +31,7 @@ mod goals;
 mod inventory;
 mod metrics;
 mod observe;
+mod prune;
 mod right;
 pub mod schedule;
 mod suspects;
@@ -65,6 +67,33 @@ pub struct Settings {
     pub rack_grace: Duration,
     /// How often agents are asked.
     pub pace: Pace,
+    /// Ids that the audit adds to the suspects at a time; 0: there is no audit. Default 100,000.
+    pub audit_slice: i64,
+    /// How long a slice of the audit stands; no shorter than the longest period of goals over suspects. Default 2 min.
+    pub audit_period: Duration,
+    /// How long what has ended is kept.
+    pub retention: Retention,
+}
+
+/// How long what has ended is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Closed findings. Default 90 days.
+    pub findings: Duration,
+    /// Ended attempts. Default 90 days.
+    pub attempts: Duration,
+    /// Evaluations. Default 30 days.
+    pub evaluations: Duration,
+    /// Time between two rounds of pruning. Default 5 min.
+    pub period: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_hours(24);
+        let (findings, attempts, evaluations) = (90 * DAY, 90 * DAY, 30 * DAY);
+        Self { findings, attempts, evaluations, period: Duration::from_mins(5) }
+    }
 }
 
 impl Default for Settings {
@@ -79,6 +108,9 @@ impl Default for Settings {
             grace: Duration::from_mins(30),
             rack_grace: Duration::from_mins(60),
             pace: Pace::default(),
+            audit_slice: 100_000,
+            audit_period: Duration::from_mins(2),
+            retention: Retention::default(),
         }
     }
 }
@@ -148,6 +180,7 @@ impl Controller {
         tasks.spawn(evaluate::run(Arc::clone(&shared), self.goals, stop.clone()));
         tasks.spawn(dispatch::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(observe::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(prune::run(Arc::clone(&shared), stop.clone()));
         stop.cancelled().await;
         if !tasks.finish(Duration::from_secs(5)).await {
             tracing::warn!("a loop of the controller did not end in time and is left");

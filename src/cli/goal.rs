@@ -53,13 +53,18 @@ fn table<'a>(goals: impl Iterator<Item = &'a GoalRow>) -> String {
         vec![
             goal.name.clone(),
             goal.state.to_string(),
-            goal.findings.to_string(),
+            counted(goal),
             goal.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(now - at))),
             goal.took_ms.map_or("-".to_owned(), |took| format!("{took} ms")),
             goal.error.clone().unwrap_or_default(),
         ]
     });
     output::table(&columns, rows)
+}
+
+/// `at least` where there may be more.
+fn counted(goal: &GoalRow) -> String {
+    if goal.at_least { format!("at least {}", goal.findings) } else { goal.findings.to_string() }
 }
 
 async fn show(global: &Global, name: &str) -> anyhow::Result<Exit> {
@@ -73,7 +78,7 @@ fn render(goal: &GoalListed, now: Millis) -> String {
     let mut lines = vec![
         format!("goal      {}", goal.row.name),
         format!("summary   {}", goal.summary.clone().unwrap_or_else(dash)),
-        format!("state     {}, {} findings", goal.row.state, goal.row.findings),
+        format!("state     {}, {} findings", goal.row.state, counted(&goal.row)),
         format!("evaluated {}", moment_or_dash(goal.row.evaluated_at, now)),
         format!("subject   {}", goal.subject.clone().unwrap_or_else(dash)),
         format!("repair    {}", goal.repair.clone().unwrap_or_else(|| "none".into())),

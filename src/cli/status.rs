@@ -87,7 +87,8 @@ fn goals(goals: &[GoalRow]) -> String {
 fn trouble(goal: &GoalRow) -> String {
     let mut line = format!("  {} is {}", goal.name, goal.state);
     if goal.findings > 0 {
-        let _ = write!(line, ", {} findings", number(goal.findings));
+        let bound = if goal.at_least { "at least " } else { "" };
+        let _ = write!(line, ", {bound}{} findings", number(goal.findings));
     }
     if let Some(error) = &goal.error {
         let _ = write!(line, ": {error}");
@@ -136,6 +137,7 @@ mod tests {
             name: name.into(),
             state,
             findings,
+            at_least: findings > 2,
             evaluated_at: Some(1_000),
             took_ms: Some(2),
             error: error.map(Into::into),
@@ -182,7 +184,7 @@ mod tests {
         GOALS       1 met   1 unmet   1 UNKNOWN
         BACKLOG     3   oldest 1m10s   2 running   1 waiting
         FILESERVERS 1 online   1 offline
-          replicas-match is unmet, 3 findings
+          replicas-match is unmet, at least 3 findings
           replicas-suffice is unknown: timeout 30s
           fs-2 is offline, 1,200 copies, does not count
         ");
@@ -218,6 +220,6 @@ mod tests {
     #[test]
     fn the_json_has_the_promised_shape() {
         let json = serde_json::to_string(&status()).unwrap();
-        insta::assert_snapshot!(json, @r#"{"goals":[{"name":"racks-differ","state":"met","findings":0,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-match","state":"unmet","findings":3,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-suffice","state":"unknown","findings":0,"evaluated_at":1000,"took_ms":2,"error":"timeout 30s"}],"backlog":{"total":3,"waiting":1,"ready":0,"running":2,"held":0,"stuck":0,"oldest_seconds":70},"fileservers":[{"name":"fs-1","rack":"rack-1","intent":"serve","health":"online","counts":true,"replicas":1200,"disk_used":1,"disk_free":2},{"name":"fs-2","rack":"rack-1","intent":"serve","health":"offline","counts":false,"replicas":1200,"disk_used":1,"disk_free":2}],"brakes":[],"health":{"level":"HEALTH_WARN","codes":["FILESERVER_SILENT"],"details":[]}}"#);
+        insta::assert_snapshot!(json, @r#"{"goals":[{"name":"racks-differ","state":"met","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-match","state":"unmet","findings":3,"at_least":true,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-suffice","state":"unknown","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":"timeout 30s"}],"backlog":{"total":3,"waiting":1,"ready":0,"running":2,"held":0,"stuck":0,"oldest_seconds":70},"fileservers":[{"name":"fs-1","rack":"rack-1","intent":"serve","health":"online","counts":true,"replicas":1200,"disk_used":1,"disk_free":2},{"name":"fs-2","rack":"rack-1","intent":"serve","health":"offline","counts":false,"replicas":1200,"disk_used":1,"disk_free":2}],"brakes":[],"health":{"level":"HEALTH_WARN","codes":["FILESERVER_SILENT"],"details":[]}}"#);
     }
 }

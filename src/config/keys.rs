@@ -116,6 +116,36 @@ pub const KEYS: &[Key] = &[
         "How often SQL is looked at for queued attempts whose reminder was lost.",
     ),
     key(
+        "audit.slice",
+        Kind::Count { min: 0, max: 10_000_000 },
+        "100000",
+        "Ids that the audit adds to the suspects at a time, so that what their cheap set misses is found; 0: no audit. 100,000 cost about a second, and cover 38 million in half a day.",
+    ),
+    key(
+        "audit.period",
+        Kind::Duration,
+        "2m",
+        "How long a slice of the audit stands. No shorter than the longest time between two evaluations of goals over suspects, so that each is asked about every slice.",
+    ),
+    key(
+        "retention.findings",
+        Kind::Duration,
+        "90d",
+        "How long closed findings are kept: a quarter, so that a repository's story can be told.",
+    ),
+    key(
+        "retention.attempts",
+        Kind::Duration,
+        "90d",
+        "How long ended attempts are kept, with the findings that they were for. Limits need those of the last hour: two hours are kept in any case.",
+    ),
+    key(
+        "retention.evaluations",
+        Kind::Duration,
+        "30d",
+        "How long evaluations are kept. Twenty goals every two minutes make 430,000 rows in that time.",
+    ),
+    key(
         "agent.capacity",
         Kind::Size,
         "0",

@@ -26,6 +26,10 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// The queue.
     pub queue: QueueConfig,
+    /// The audit of the suspects.
+    pub audit: AuditConfig,
+    /// How long what has ended is kept.
+    pub retention: RetentionConfig,
     /// Agents.
     pub agent: AgentConfig,
 }
@@ -99,6 +103,26 @@ pub struct QueueConfig {
     pub sweep: Duration,
 }
 
+/// `audit.*`
+#[derive(Debug, Clone, Copy)]
+pub struct AuditConfig {
+    /// Ids at a time; 0: none.
+    pub slice: u32,
+    /// How long a slice stands.
+    pub period: Duration,
+}
+
+/// `retention.*`
+#[derive(Debug, Clone, Copy)]
+pub struct RetentionConfig {
+    /// Closed findings.
+    pub findings: Duration,
+    /// Ended attempts.
+    pub attempts: Duration,
+    /// Evaluations.
+    pub evaluations: Duration,
+}
+
 /// `agent.*`
 #[derive(Debug, Clone, Copy)]
 pub struct AgentConfig {
@@ -147,6 +171,12 @@ impl Config {
                 shutdown_grace: read.duration("worker.shutdown_grace")?,
             },
             queue: QueueConfig { sweep: read.duration("queue.sweep")? },
+            audit: AuditConfig { slice: read.count("audit.slice")?, period: read.duration("audit.period")? },
+            retention: RetentionConfig {
+                findings: read.duration("retention.findings")?,
+                attempts: read.duration("retention.attempts")?,
+                evaluations: read.duration("retention.evaluations")?,
+            },
             agent: AgentConfig {
                 capacity: (capacity > 0).then_some(capacity),
                 reads: read.count("agent.reads")? as usize,
@@ -224,7 +254,7 @@ mod tests {
         let said = message("[fleet]\ngrace = \"20s\"\n\n[goals]\nschedul = \"x\"\n");
         insta::assert_snapshot!(said, @"trued.toml:5: unknown key goals.schedul; did you mean goals.schedule?");
         let said = message("[nonsense]\nx = 1\n");
-        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, agent");
+        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, audit, retention, agent");
     }
 
     #[test]

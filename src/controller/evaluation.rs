@@ -4,7 +4,7 @@
 
 use super::metrics::add;
 use super::suspects::Suspects;
-use super::{Shared, chain, millis};
+use super::{Shared, audit, chain, millis};
 use crate::database::findings::{BrakeAt, Merge, MergeInto, Merged};
 use crate::database::goals::record_failure;
 use crate::goal::Goal;
@@ -47,7 +47,12 @@ pub(super) async fn evaluate(shared: &Shared, suspects: &Suspects, occasion: Occ
             }
         };
         match attempt(shared, suspects, &occasion, began_at, began).await {
-            Ok((merged, more)) => succeeded(shared, &occasion, merged, more, began.elapsed()),
+            Ok(merged) => {
+                succeeded(shared, &occasion, merged, began.elapsed());
+                if goal.suspects && merged.opened > 0 {
+                    audit::examine(shared, goal, merged.evaluation).await;
+                }
+            }
             Err(error) => {
                 add(&shared.metrics.evaluation_failures, 1);
                 failed(shared, &occasion, began_at, began.elapsed(), &error).await;
@@ -64,7 +69,7 @@ async fn attempt(
     occasion: &Occasion<'_>,
     began_at: Millis,
     began: Instant,
-) -> Result<(Merged, bool), String> {
+) -> Result<Merged, String> {
     let goal = occasion.goal;
     if goal.suspects {
         suspects.refresh(occasion.period).await?;
@@ -72,7 +77,7 @@ async fn attempt(
     let (rows, batches) = mpsc::channel(BATCHES);
     let collect = collect(shared, merge_into(shared, goal, began_at), batches);
     let limit = Duration::from_millis(u64::try_from(goal.timeout).unwrap_or(0)) + GUARD;
-    let both = async { tokio::join!(shared.source.evaluate(goal, rows), collect) };
+    let both = async { tokio::join!(shared.source.evaluate_all(goal, rows), collect) };
     let (evaluated, merge) = tokio::time::timeout(limit, both)
         .await
         .map_err(|_| format!("{}: no end within {} s", goal.path.display(), limit.as_secs()))?;
@@ -80,8 +85,10 @@ async fn attempt(
     let mut merge = merge?;
     let Evaluated { more, population, .. } = evaluated.map_err(|problem| problem.message)?;
     merge.looked_at(population);
-    let merged = merge.finish(millis(began.elapsed())).await.map_err(|error| chain(&error))?;
-    Ok((merged, more))
+    if more {
+        merge.more();
+    }
+    merge.finish(millis(began.elapsed())).await.map_err(|error| chain(&error))
 }
 
 async fn collect(
@@ -115,19 +122,21 @@ fn merge_into(shared: &Shared, goal: &Goal, began_at: Millis) -> MergeInto {
         brake: goal.brake.bound().map(|bound| BrakeAt { bound, population: None }),
         // No step of this version removes a replica.
         removes: false,
+        most: i64::try_from(goal.max_rows).unwrap_or(i64::MAX),
     }
 }
 
-fn succeeded(shared: &Shared, occasion: &Occasion<'_>, merged: Merged, more: bool, took: Duration) {
+fn succeeded(shared: &Shared, occasion: &Occasion<'_>, merged: Merged, took: Duration) {
     let name = &occasion.goal.name;
     add(&shared.metrics.evaluations, 1);
     tracing::info!(
-        evaluation.id = %merged.evaluation, merged.returned, merged.opened, merged.closed, merged.changed, more,
+        evaluation.id = %merged.evaluation, merged.returned, merged.at_least, merged.opened, merged.closed,
+        merged.changed,
         duration_ms = millis(took), "evaluated"
     );
-    if more {
-        let kept = occasion.goal.max_rows;
-        tracing::warn!("more than max-rows = {kept} rows; the others are findings when these are repaired");
+    let kept = i64::try_from(occasion.goal.max_rows).unwrap_or(i64::MAX);
+    if merged.returned > kept || merged.at_least {
+        tracing::warn!(kept, "more rows than max-rows; the others are findings when these are repaired");
     }
     if merged.opened > 0 {
         shared.nudge.dispatch();
@@ -136,10 +145,11 @@ fn succeeded(shared: &Shared, occasion: &Occasion<'_>, merged: Merged, more: boo
     if occasion.before == Some(now) && merged.opened == 0 {
         return;
     }
+    let bound = if merged.at_least { "at least " } else { "" };
     let counts = match (merged.returned, merged.opened) {
         (0, _) => String::new(),
-        (returned, 0) => format!(": {returned} exceptions"),
-        (returned, opened) => format!(": {returned} exceptions, {opened} of them new"),
+        (returned, 0) => format!(": {bound}{returned} exceptions"),
+        (returned, opened) => format!(": {bound}{returned} exceptions, {opened} of them new"),
     };
     tracing::info!(
         target: "trued::event",

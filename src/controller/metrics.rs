@@ -31,6 +31,10 @@ pub struct Metrics {
     pub statuses: AtomicU64,
     /// Statuses that did not come, or said that something is wrong.
     pub statuses_missed: AtomicU64,
+    /// Exceptions that only the audit found, and counts that it mended.
+    pub drift: AtomicU64,
+    /// Rows of history pruned.
+    pub pruned: AtomicU64,
     /// Inventory comparisons.
     pub comparisons: AtomicU64,
 }

@@ -1,7 +1,7 @@
 //! Keeping the set of suspects fresh for the goals that are asked of it alone.
 
-use super::Shared;
 use super::right::Right;
+use super::{Shared, audit};
 use crate::database::suspects;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,8 @@ impl Suspects {
             tokio::time::sleep(self.shared.chance.around(Duration::from_millis(200))).await;
         }
         let began = Instant::now();
+        // The audit is not what a goal waits for in vain: where it fails, the set is refreshed all the same.
+        audit::rotate(&self.shared).await;
         let refreshed = suspects::refresh(&self.shared.database).await;
         right.release().await;
         match refreshed {

@@ -77,7 +77,7 @@ pub(super) struct Stage {
     machines: Machines,
     pub(super) ids: Vec<FileserverId>,
     pub(super) nudge: Nudge,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     running: JoinSet<()>,
 }
 
@@ -226,6 +226,17 @@ impl Stage {
         }
         let pool = sqlx::PgPool::connect(self.scratch.url()).await.unwrap();
         sqlx::query_scalar(text).fetch_one(&pool).await.unwrap()
+    }
+
+    /// Makes a situation that no room makes.
+    pub(super) async fn write(&self, text: &'static str) {
+        if self.scratch.url().starts_with("sqlite:") {
+            let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
+            sqlx::query(text).execute(&pool).await.unwrap();
+            return;
+        }
+        let pool = sqlx::PgPool::connect(self.scratch.url()).await.unwrap();
+        sqlx::query(text).execute(&pool).await.unwrap();
     }
 
     pub(super) async fn until(&self, what: &str, is: impl AsyncFn(&Self) -> bool) {

@@ -1,10 +1,13 @@
 //! The loops over real SQL: goals become findings, findings attempts, statuses health.
 
+use super::Settings;
 use super::testing::{Stage, quick, stage};
 use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, goals};
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Runs a test on SQLite, and on PostgreSQL where `TRUED_TEST_POSTGRES_URL` names a server.
 macro_rules! on_each_engine {
@@ -50,6 +53,18 @@ const NONE: &str = "\
 -- schedule: * * * * * *
 
 SELECT 'x' AS key WHERE 1 = 0
+";
+
+/// Its exceptions are not among the suspects.
+const OUTSIDE: &str = "\
+-- goal: names-are-short
+-- summary: Names are short.
+-- subject: repository
+-- schedule: * * * * * *
+-- scope: suspects
+
+SELECT p.id AS repository_id FROM repositories p
+ WHERE p.name <> 'x' AND p.id IN (SELECT repository_id FROM suspect)
 ";
 
 async fn state(stage: &Stage, goal: &str) -> Option<GoalState> {
@@ -164,6 +179,95 @@ async fn a_missing_copy_is_flagged_and_one_on_another_root_is_not(scratch) {
     let asked = stage.statuses();
     stage.until("many more looks", async |stage| stage.statuses() > asked + 15).await;
     assert_eq!(stage.number("SELECT count(*) FROM inventory WHERE fileserver_id = 2").await, 0);
+    stop.cancel();
+}
+
+async fn the_audit_finds_what_is_outside_of_a_goals_scope(scratch) {
+    let mut stage = stage(scratch, 3).await;
+    stage.goal("names-are-short", OUTSIDE);
+    stage.repository("a/b", 3, 3).await;
+    let settings = Settings { audit_slice: 1, audit_period: Duration::from_millis(300), ..quick() };
+    let stop = stage.run(settings).await;
+    let drift = "SELECT value FROM counters WHERE name = 'audit_drift'";
+    stage.until("drift", async |stage| stage.number(drift).await == 1).await;
+    assert_eq!(stage.metrics.drift.load(Ordering::Relaxed), 1);
+    assert_eq!(stage.number("SELECT count(*) FROM suspect WHERE drift").await, 1);
+    stop.cancel();
+}
+
+async fn a_count_that_went_wrong_is_mended_and_what_it_hid_is_found(scratch) {
+    let mut stage = stage(scratch, 4).await;
+    let hidden = MISSING_COPIES.replace("-- brake: none", "-- brake: none\n-- scope: suspects");
+    let hidden = hidden.replace("p.removed_at IS NULL", "p.id IN (SELECT repository_id FROM suspect)");
+    stage.goal("copies-suffice", &hidden);
+    stage.repository("a/b", 3, 2).await;
+    stage.write("UPDATE repositories SET replica_count = 3, rack_count = 3").await;
+    let settings = Settings { audit_slice: 1, audit_period: Duration::from_millis(300), ..quick() };
+    let stop = stage.run(settings).await;
+    stage.until("a finding", async |stage| stage.number("SELECT count(*) FROM findings").await == 1).await;
+    assert_eq!(stage.number("SELECT replica_count FROM repositories").await, 2);
+    assert!(stage.metrics.drift.load(Ordering::Relaxed) >= 1);
+    stop.cancel();
+}
+
+async fn the_count_of_a_goal_is_true_past_its_bound(scratch) {
+    let mut stage = stage(scratch, 1).await;
+    stage.goal("nothing-is-wrong", &NONE.replace("-- schedule", "-- max-rows: 3\n-- schedule").replace(
+        "SELECT 'x' AS key WHERE 1 = 0",
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1234)
+         SELECT 'k' || CAST(i AS TEXT) AS key FROM n",
+    ));
+    let stop = stage.run(quick()).await;
+    stage.until("unmet", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Unmet)).await;
+    let status = goals::states(stage.db()).await.unwrap().remove(0);
+    assert_eq!((status.findings, status.at_least), (1_234, false));
+    assert_eq!(stage.number("SELECT count(*) FROM findings").await, 3);
+    stop.cancel();
+}
+
+async fn what_breaks_off_after_row_500_changes_nothing(scratch) {
+    let mut stage = stage(scratch, 1).await;
+    let rows = |last: &str| {
+        NONE.replace(
+            "SELECT 'x' AS key WHERE 1 = 0",
+            &format!(
+                "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+                 SELECT 'k' || CAST(i AS TEXT) AS key, {last} AS length FROM n WHERE i <= {}",
+                if last == "1" { 700 } else { 1_000 },
+            ),
+        )
+    };
+    stage.goal("nothing-is-wrong", &rows("1"));
+    let stop = stage.run(quick()).await;
+    let open = "SELECT count(*) FROM findings";
+    stage.until("700 findings", async |stage| stage.number(open).await == 700).await;
+    // Row 600 cannot be computed on either engine: too large a number.
+    stage.goal("nothing-is-wrong", &rows("abs(CASE i WHEN 600 THEN -9223372036854775807 - 1 ELSE i END)"));
+    stage
+        .until("unknown", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Unknown))
+        .await;
+    assert_eq!(stage.number(open).await, 700);
+    assert_eq!(stage.number("SELECT count(*) FROM finding_history").await, 0);
+    stop.cancel();
+}
+
+async fn history_is_pruned_by_age(scratch) {
+    let mut stage = stage(scratch, 1).await;
+    stage.goal("nothing-is-wrong", NONE);
+    stage
+        .write(
+            "INSERT INTO finding_history (id, goal, subject, priority, evidence, opened_at, closed_at, tries, ineffective) \
+             SELECT n.id, 'x', 'key:x', 1, '{}', 1, CASE n.id WHEN 1 THEN 2 ELSE now END, 0, 0 \
+               FROM clock, (SELECT 1 AS id UNION ALL SELECT 2) AS n",
+        )
+        .await;
+    let retention = super::Retention { period: Duration::from_millis(100), ..super::Retention::default() };
+    let stop = stage.run(Settings { retention, ..quick() }).await;
+    stage
+        .until("pruned", async |stage| stage.number("SELECT count(*) FROM finding_history").await == 1)
+        .await;
+    assert_eq!(stage.metrics.pruned.load(Ordering::Relaxed), 1);
+    assert!(stage.number("SELECT count(*) FROM leases WHERE name = 'prune'").await <= 1);
     stop.cancel();
 }
 }

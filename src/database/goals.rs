@@ -13,8 +13,8 @@ use crate::model::id::EvaluationId;
 /// When the engine fails.
 pub async fn states(db: &Database) -> Result<Vec<GoalStatus>> {
     let rows: Vec<GoalStateRow> = on!(db, p => sqlx::query_as(
-        "/* goals::states */ SELECT goal, state, findings, evaluated_at, finished_at, took_ms, error, failures, \
-                file_error, digest FROM goal_states ORDER BY goal",
+        "/* goals::states */ SELECT goal, state, findings, at_least, evaluated_at, finished_at, took_ms, error, \
+                failures, file_error, digest FROM goal_states ORDER BY goal",
     )
     .fetch_all(p).await)
     .doing("reading the goals' states")?;

@@ -22,7 +22,7 @@ where
     rows.into_iter().map(T::try_from).collect()
 }
 
-fn subject(text: &str) -> Result<Subject> {
+pub(crate) fn subject(text: &str) -> Result<Subject> {
     Subject::parse(text).ok_or_else(|| DatabaseError::Unreadable(format!("a subject {text:?}")))
 }
 
@@ -258,13 +258,14 @@ impl TryFrom<AttemptRow> for Attempt {
     }
 }
 
-/// `goal, state, findings, evaluated_at, finished_at, took_ms, error, failures, file_error, digest` of
+/// `goal, state, findings, at_least, evaluated_at, finished_at, took_ms, error, failures, file_error, digest` of
 /// `goal_states`.
 #[derive(Debug, sqlx::FromRow)]
 pub(crate) struct GoalStateRow {
     goal: String,
     state: String,
     findings: i64,
+    at_least: bool,
     evaluated_at: Option<Millis>,
     finished_at: Option<Millis>,
     took_ms: Option<Millis>,
@@ -282,6 +283,7 @@ impl TryFrom<GoalStateRow> for GoalStatus {
             goal: row.goal,
             state: word(&row.state)?,
             findings: row.findings,
+            at_least: row.at_least,
             evaluated_at: row.evaluated_at,
             finished_at: row.finished_at,
             took_ms: row.took_ms,

@@ -1,9 +1,12 @@
 //! The table `suspect`, kept equal to the view `suspects` by differences.
 //!
 //! Goals join the table and not the view, so that the planner knows its size. Only what
-//! differs is written: in a quiet fleet a refresh writes nothing.
+//! differs is written: in a quiet fleet a refresh writes nothing. Beside what the view
+//! gives it holds the audit's slice, and what the audit found that the view does not give.
 use super::transaction::{Tx, retrying, within};
 use super::{Database, Doing, Engine, Pools, Result};
+
+pub mod audit;
 
 /// Changed rows from which new statistics are worth their price.
 const MUCH: u64 = 1_000;
@@ -17,7 +20,7 @@ pub struct Refreshed {
     pub removed: u64,
 }
 
-/// Makes the table equal to the view, in one transaction; analyzes it when it changed much.
+/// Makes the table equal to the view and the audit's slice, in one transaction; analyzes it when it changed much.
 ///
 /// # Errors
 /// When the engine fails; then goals over suspects are unknown.
@@ -44,14 +47,26 @@ async fn change(db: &Database) -> Result<Refreshed> {
     )
     .execute(c).await.map(|done| done.rows_affected()))
     .doing(doing)?;
+    let sliced = within!(&mut tx, c => sqlx::query(
+        "/* suspects::add_slice */ INSERT INTO suspect (repository_id) SELECT p.id FROM repositories p \
+          WHERE p.id > (SELECT value FROM counters WHERE name = 'audit_after') \
+            AND p.id <= (SELECT value FROM counters WHERE name = 'audit_until') \
+            AND NOT EXISTS (SELECT 1 FROM suspect s WHERE s.repository_id = p.id)",
+    )
+    .execute(c).await.map(|done| done.rows_affected()))
+    .doing(doing)?;
     let removed = within!(&mut tx, c => sqlx::query(
         "/* suspects::remove */ DELETE FROM suspect WHERE repository_id IN \
-         (SELECT repository_id FROM suspect EXCEPT SELECT repository_id FROM suspects)",
+         (SELECT repository_id FROM suspect \
+           WHERE NOT (repository_id > (SELECT value FROM counters WHERE name = 'audit_after') \
+                  AND repository_id <= (SELECT value FROM counters WHERE name = 'audit_until')) \
+             AND NOT (drift AND EXISTS (SELECT 1 FROM findings f WHERE f.repository_id = suspect.repository_id)) \
+          EXCEPT SELECT repository_id FROM suspects)",
     )
     .execute(c).await.map(|done| done.rows_affected()))
     .doing(doing)?;
     tx.commit().await?;
-    Ok(Refreshed { added, removed })
+    Ok(Refreshed { added: added + sliced, removed })
 }
 
 /// `SQLite` plans these joins by primary key whatever the size; `PostgreSQL` must know it.

@@ -12,12 +12,15 @@ use crate::model::id::{FileserverId, RepositoryId};
 use base64::Engine as _;
 
 mod attempts;
+mod bounds;
 mod brakes;
 mod findings;
+mod history;
 mod inventory;
 mod places;
 mod replicas;
 mod statements;
+mod suspects;
 mod together;
 
 /// Runs a test's body on each engine that is there.
@@ -121,6 +124,7 @@ fn goal(name: &str, began_at: Millis) -> super::findings::MergeInto {
         in_a_row: 1,
         brake: None,
         removes: false,
+        most: 500_000,
     }
 }
 

@@ -19,7 +19,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use std::future::Future;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 mod explain;
@@ -28,6 +28,9 @@ mod sqlite;
 
 /// Rows in a batch.
 const BATCH: usize = 500;
+/// Share of a goal's timeout, in hundredths, in which rows past `max-rows` are still read: what is left is for the
+/// merge of those that came.
+const COUNTING: u32 = 75;
 /// How long after a goal's timeout the engine's own end of it is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest preparation of a query; it runs on no rows.
@@ -57,6 +60,13 @@ pub struct Problem {
     pub text: bool,
 }
 
+/// Where rows go, and whether those past the goal's `max-rows` go there too.
+struct Outlet {
+    to: mpsc::Sender<Vec<Exception>>,
+    /// Until when rows past `max-rows` are still read; none: not at all.
+    beyond: Option<Instant>,
+}
+
 /// How an evaluation that finished ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evaluated {
@@ -64,7 +74,7 @@ pub struct Evaluated {
     pub now: Millis,
     /// Rows sent.
     pub rows: u64,
-    /// Whether there were more than `max-rows`.
+    /// Whether there were more than were sent.
     pub more: bool,
     /// How many were looked at, where the goal says what that is.
     pub population: Option<i64>,
@@ -152,6 +162,21 @@ impl Source {
         self.evaluate_at(goal, None, rows).await
     }
 
+    /// Evaluates, and sends also the rows past `max-rows`, so that the receiver can count them and tell which of them
+    /// it knows; `more` says that they were too many to be read within three quarters of the goal's timeout.
+    ///
+    /// # Errors
+    /// When it did not finish: the goal is unknown.
+    pub async fn evaluate_all(
+        &self,
+        goal: &Goal,
+        rows: mpsc::Sender<Vec<Exception>>,
+    ) -> Result<Evaluated, Problem> {
+        let counting = duration(goal.timeout) * COUNTING / 100;
+        let outlet = Outlet { to: rows, beyond: Instant::now().checked_add(counting) };
+        self.send(goal, None, outlet).await
+    }
+
     /// The same with `:now` given, for fixtures; none: the database's clock.
     ///
     /// # Errors
@@ -162,6 +187,10 @@ impl Source {
         now: Option<Millis>,
         rows: mpsc::Sender<Vec<Exception>>,
     ) -> Result<Evaluated, Problem> {
+        self.send(goal, now, Outlet { to: rows, beyond: None }).await
+    }
+
+    async fn send(&self, goal: &Goal, now: Option<Millis>, rows: Outlet) -> Result<Evaluated, Problem> {
         within(goal, goal.timeout, async {
             match &self.options {
                 Options::Sqlite(options) => sqlite::evaluate(options, goal, now, rows).await,
@@ -326,18 +355,18 @@ fn recheck_text(goal: &Goal, subject: &Subject) -> (String, usize, Vec<Value>) {
 /// Collects rows into batches, and stops at the goal's bound.
 struct Sending<'a> {
     goal: &'a Goal,
-    to: mpsc::Sender<Vec<Exception>>,
+    outlet: Outlet,
     batch: Vec<Exception>,
     rows: u64,
 }
 
 impl<'a> Sending<'a> {
-    fn new(goal: &'a Goal, to: mpsc::Sender<Vec<Exception>>) -> Self {
-        Self { goal, to, batch: Vec::new(), rows: 0 }
+    fn new(goal: &'a Goal, outlet: Outlet) -> Self {
+        Self { goal, outlet, batch: Vec::new(), rows: 0 }
     }
 
     fn is_full(&self) -> bool {
-        self.rows >= self.goal.max_rows
+        self.rows >= self.goal.max_rows && self.outlet.beyond.is_none_or(|until| Instant::now() >= until)
     }
 
     async fn row(&mut self, values: serde_json::Map<String, serde_json::Value>) -> Result<(), Problem> {
@@ -353,7 +382,7 @@ impl<'a> Sending<'a> {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
-        let sent = self.to.send(batch).await;
+        let sent = self.outlet.to.send(batch).await;
         sent.map_err(|_| {
             Problem::away(format!("{}: nobody takes its rows any more", self.goal.path.display()))
         })

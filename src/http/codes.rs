@@ -193,6 +193,7 @@ mod tests {
             goal: name.into(),
             state,
             findings,
+            at_least: false,
             evaluated_at: Some(1),
             finished_at: Some(1),
             took_ms: Some(2),

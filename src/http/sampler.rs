@@ -2,7 +2,7 @@
 
 use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, brakes, fileservers, goals, report};
+use crate::database::{Database, Result, brakes, fileservers, goals, report, suspects};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -28,6 +28,7 @@ struct Seen {
     sampled_at: Millis,
     evaluation: Option<i64>,
     ended_until: Option<Millis>,
+    drift: Option<i64>,
 }
 
 impl Sampler {
@@ -68,6 +69,9 @@ impl Sampler {
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));
         }
+        let drift = suspects::audit::drift(db).await?;
+        self.metrics.drift(u64::try_from(drift - seen.drift.unwrap_or(drift)).unwrap_or_default());
+        seen.drift = Some(drift);
         self.count_evaluations(db, seen).await?;
         self.count_attempts(db, seen, now - SETTLED).await
     }

@@ -55,8 +55,10 @@ pub struct GoalRow {
     pub name: String,
     /// Met, unmet, unknown.
     pub state: GoalState,
-    /// Open findings.
+    /// Exceptions that it returned last.
     pub findings: i64,
+    /// Whether there may be more than that: counting them all took too long.
+    pub at_least: bool,
     /// When the last evaluation began.
     pub evaluated_at: Option<Millis>,
     /// How long it took.

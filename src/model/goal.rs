@@ -59,8 +59,10 @@ pub struct GoalStatus {
     pub goal: String,
     /// Met, unmet or unknown.
     pub state: GoalState,
-    /// Open findings after the last evaluation that finished.
+    /// Exceptions that the last evaluation that finished returned, whether or not all are kept as findings.
     pub findings: i64,
+    /// Whether there may be more than that: counting them all took too long.
+    pub at_least: bool,
     /// When the last evaluation began.
     pub evaluated_at: Option<Millis>,
     /// When the last evaluation that finished began.

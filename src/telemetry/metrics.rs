@@ -61,6 +61,7 @@ pub struct Metrics {
     backlog: Family<ByState, Gauge>,
     backlog_age: Gauge,
     health: Family<ByCode, Gauge>,
+    audit_drift: Counter,
 }
 
 impl Default for Metrics {
@@ -76,6 +77,7 @@ impl Default for Metrics {
             backlog: Family::default(),
             backlog_age: Gauge::default(),
             health: Family::default(),
+            audit_drift: Counter::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -107,6 +109,11 @@ impl Default for Metrics {
             metrics.backlog_age.clone(),
         );
         registry.register("health_code", "1 while a health code is raised", metrics.health.clone());
+        registry.register(
+            "audit_drift",
+            "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
+            metrics.audit_drift.clone(),
+        );
         Self { registry, ..metrics }
     }
 }
@@ -152,6 +159,11 @@ impl Metrics {
     /// Says whether a health code is raised.
     pub fn health(&self, code: &str, raised: bool) {
         self.health.get_or_create(&ByCode { code: code.into() }).set(i64::from(raised));
+    }
+
+    /// Counts what the audit of the suspects found.
+    pub fn drift(&self, count: u64) {
+        self.audit_drift.inc_by(count);
     }
 
     /// Everything, as OpenMetrics text.

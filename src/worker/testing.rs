@@ -157,6 +157,7 @@ impl Fleet {
             in_a_row: 1,
             brake: None,
             removes: false,
+            most: 500_000,
         };
         let row = Exception {
             subject,

@@ -173,6 +173,14 @@ impl Base {
             grace: length(config.fleet.grace),
             rack_grace: length(config.fleet.rack_grace),
             pace: Pace { online: config.observe.period, timeout: config.observe.timeout, ..Pace::default() },
+            audit_slice: config.audit.slice.into(),
+            audit_period: config.audit.period,
+            retention: controller::Retention {
+                findings: config.retention.findings,
+                attempts: config.retention.attempts,
+                evaluations: config.retention.evaluations,
+                ..controller::Retention::default()
+            },
         }
     }
 

@@ -3,8 +3,11 @@
 //! Rows are collected in a temporary table, outside of any lock on what others use, and
 //! merged as a set in one transaction: whoever looks sees the findings before or after,
 //! never half. What did not change is not written.
+//!
+//! The table is filled in the order of arrival and indexed once it is whole: a tree that
+//! is kept while rows come in grows out of the engine's small cache of temporary pages,
+//! and each row is then dearer than the one before.
 use crate::database::transaction::{Tx, within};
-use crate::database::values::Words;
 use crate::database::{Database, DatabaseError, Doing, Result};
 use crate::model::Millis;
 use crate::model::brake::Bound;
@@ -12,7 +15,6 @@ use crate::model::finding::{Exception, Hints, Lane};
 use crate::model::goal::SubjectKind;
 use crate::model::id::EvaluationId;
 use sqlx::types::Json;
-use std::collections::BTreeSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 mod braking;
@@ -38,6 +40,9 @@ pub struct MergeInto {
     pub backoff_ms: Vec<Millis>,
     /// Ineffective attempts after which a finding is stuck.
     pub stuck_after: i32,
+    /// Findings that are kept (`max-rows`). Of rows past it only those are kept that are findings already, so that
+    /// the set stands whatever the order in which an engine returns them.
+    pub most: i64,
     /// Evaluations in a row that must return a subject before its repair may start; 1: the first one does.
     pub in_a_row: u32,
     /// Its brake; none: however many there are, repairs start.
@@ -60,8 +65,10 @@ pub struct BrakeAt {
 pub struct Merged {
     /// The evaluation's number.
     pub evaluation: EvaluationId,
-    /// Rows returned.
+    /// Rows returned, whether or not they were kept.
     pub returned: i64,
+    /// Whether more may have been returned than were counted.
+    pub at_least: bool,
     /// Findings opened.
     pub opened: i64,
     /// Findings closed into history.
@@ -76,11 +83,19 @@ pub struct Merged {
 pub struct Merge {
     db: Database,
     into: MergeInto,
-    returned: i64,
-    batches: i64,
+    count: Count,
     /// Opened with the first row: while a goal computes, no connection is held for it.
     tx: Option<Tx>,
     permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What came so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    returned: i64,
+    kept: i64,
+    /// Whether the rows end here; otherwise there may be more, and who was not returned is not known.
+    at_least: bool,
 }
 
 #[derive(serde::Serialize)]
@@ -101,42 +116,49 @@ impl Merge {
     /// # Errors
     /// When the engine fails.
     pub async fn begin(db: &Database, into: MergeInto) -> Result<Self> {
-        std::future::ready(Ok(Self { db: db.clone(), into, returned: 0, batches: 0, tx: None, permit: None }))
+        std::future::ready(Ok(Self { db: db.clone(), into, count: Count::default(), tx: None, permit: None }))
             .await
     }
 
-    /// Adds a batch of rows (the caller's batches bound the memory; 1,000 is good).
+    /// Adds a batch of rows (the caller's batches bound the memory; 1,000 is good). Rows past the bound are counted,
+    /// and kept where they are findings already.
     ///
     /// # Errors
-    /// When a subject came twice, or is of another kind than the goal's (`Refused`, naming it), or the engine fails.
+    /// When a subject is of another kind than the goal's (`Refused`, naming it), or the engine fails.
     pub async fn add(&mut self, rows: &[Exception]) -> Result<()> {
+        let room = usize::try_from(self.into.most - self.count.returned).unwrap_or(0);
+        let (within, beyond) = rows.split_at(room.min(rows.len()));
+        self.keep(within, false).await?;
+        self.keep(beyond, true).await
+    }
+
+    async fn keep(&mut self, rows: &[Exception], known_alone: bool) -> Result<()> {
         let incoming = self.incoming(rows)?;
         if incoming.is_empty() {
             return Ok(());
         }
-        self.batches += 1;
-        let batch = self.batches;
+        let goal = self.into.goal.clone();
         let tx = self.open().await?;
         let text = tx.engine().text(
-            "/* findings::add, sqlite */ INSERT INTO incoming (subject, batch, repository_id, fileserver_id, lane, \
+            "/* findings::add, sqlite */ INSERT INTO incoming (subject, repository_id, fileserver_id, lane, \
                     priority, reason, hints, evidence) \
-             SELECT value->>'subject', $2, value->>'repository_id', value->>'fileserver_id', value->>'lane', \
+             SELECT value->>'subject', value->>'repository_id', value->>'fileserver_id', value->>'lane', \
                     value->>'priority', value->>'reason', value->'hints', value->'evidence' \
-               FROM json_each($1) WHERE true ON CONFLICT (subject) DO NOTHING",
-            "/* findings::add, postgres */ INSERT INTO incoming (subject, batch, repository_id, fileserver_id, lane, \
+               FROM json_each($1) WHERE NOT $2 \
+                 OR EXISTS (SELECT 1 FROM findings f WHERE f.goal = $3 AND f.subject = value->>'subject')",
+            "/* findings::add, postgres */ INSERT INTO incoming (subject, repository_id, fileserver_id, lane, \
                     priority, reason, hints, evidence) \
-             SELECT i.subject, $2, i.repository_id, i.fileserver_id, i.lane, i.priority, i.reason, i.hints, i.evidence \
+             SELECT i.subject, i.repository_id, i.fileserver_id, i.lane, i.priority, i.reason, i.hints, i.evidence \
                FROM jsonb_to_recordset($1) AS i (subject TEXT, repository_id BIGINT, fileserver_id BIGINT, \
                        lane BIGINT, priority INTEGER, reason TEXT, hints JSONB, evidence JSONB) \
-             ON CONFLICT (subject) DO NOTHING",
+              WHERE NOT $2 OR EXISTS (SELECT 1 FROM findings f WHERE f.goal = $3 AND f.subject = i.subject)",
         );
-        let added = within!(&mut *tx, c => sqlx::query(text).bind(Json(&incoming)).bind(batch)
-            .persistent(false).execute(c).await.map(|done| done.rows_affected()))
-        .doing("collecting an evaluation's rows")?;
-        if added < incoming.len() as u64 {
-            return Err(twice(tx, batch, &incoming).await?);
-        }
-        self.returned += i64::try_from(added).unwrap_or(i64::MAX);
+        let added =
+            within!(&mut *tx, c => sqlx::query(text).bind(Json(&incoming)).bind(known_alone).bind(goal)
+            .execute(c).await.map(|done| done.rows_affected()))
+            .doing("collecting an evaluation's rows")?;
+        self.count.returned += i64::try_from(incoming.len()).unwrap_or(i64::MAX);
+        self.count.kept += i64::try_from(added).unwrap_or(i64::MAX);
         Ok(())
     }
 
@@ -159,12 +181,12 @@ impl Merge {
         self.permit = self.db.merge_permit().await;
         let mut tx = Tx::apart(&self.db).await?;
         let text = tx.engine().text(
-            "/* findings::collect, sqlite */ CREATE TEMP TABLE incoming (subject TEXT PRIMARY KEY, \
-                    batch BIGINT NOT NULL, repository_id BIGINT, fileserver_id BIGINT, lane BIGINT NOT NULL, \
-                    priority INTEGER NOT NULL, reason TEXT, hints TEXT NOT NULL, evidence TEXT NOT NULL) \
-             WITHOUT ROWID",
-            "/* findings::collect, postgres */ CREATE TEMP TABLE incoming (subject TEXT PRIMARY KEY, \
-                    batch BIGINT NOT NULL, repository_id BIGINT, fileserver_id BIGINT, lane BIGINT NOT NULL, \
+            "/* findings::collect, sqlite */ CREATE TEMP TABLE incoming (arrival INTEGER PRIMARY KEY, \
+                    subject TEXT NOT NULL, repository_id BIGINT, fileserver_id BIGINT, lane BIGINT NOT NULL, \
+                    priority INTEGER NOT NULL, reason TEXT, hints TEXT NOT NULL, evidence TEXT NOT NULL)",
+            "/* findings::collect, postgres */ CREATE TEMP TABLE incoming ( \
+                    arrival BIGINT GENERATED ALWAYS AS IDENTITY, \
+                    subject TEXT NOT NULL, repository_id BIGINT, fileserver_id BIGINT, lane BIGINT NOT NULL, \
                     priority INTEGER NOT NULL, reason TEXT, hints JSONB NOT NULL, evidence JSONB NOT NULL) \
              ON COMMIT DROP",
         );
@@ -182,23 +204,29 @@ impl Merge {
         }
     }
 
-    /// One transaction: new subjects open, subjects not returned close into history, changed ones change, the
-    /// rest is not written at all; findings whose succeeded attempt ended before the evaluation began and that
-    /// were returned again count one ineffective attempt and back off (or become stuck); the goal's state and
-    /// the evaluation are written.
+    /// Says that the goal may have returned more rows than came here: the count is "at least", and findings that
+    /// did not come are left open.
+    pub const fn more(&mut self) {
+        self.count.at_least = true;
+    }
+
+    /// One transaction: new subjects open as far as there is room, subjects not returned close into history, changed
+    /// ones change, the rest is not written at all; findings whose succeeded attempt ended before the evaluation
+    /// began and that were returned again count one ineffective attempt and back off (or become stuck); the goal's
+    /// state and the evaluation are written.
     ///
     /// # Errors
-    /// When an evaluation that began later was merged already (`Refused`), or the engine fails; then nothing has
-    /// changed.
+    /// When a subject came twice (`Refused`, naming it), or an evaluation that began later was merged already
+    /// (`Refused`), or the engine fails; then nothing has changed.
     pub async fn finish(mut self, took_ms: Millis) -> Result<Merged> {
         self.open().await?;
-        let Self { into, returned, tx, permit, .. } = self;
+        let Self { into, count, tx, permit, .. } = self;
         let Some(mut tx) = tx else {
             return Err(DatabaseError::Refused("an evaluation without a table for its rows".to_owned()));
         };
-        analyze(&mut tx, returned).await?;
+        index(&mut tx, count.kept).await?;
         tx.write().await?;
-        let merged = set::patiently(&mut tx, &into, returned, took_ms).await?;
+        let merged = set::patiently(&mut tx, &into, count, took_ms).await?;
         tx.commit().await?;
         drop(permit);
         Ok(merged)
@@ -226,31 +254,23 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Which subject it was that came twice: in this batch, or in one before.
-async fn twice(tx: &mut Tx, batch: i64, incoming: &[Incoming<'_>]) -> Result<DatabaseError> {
-    let mut seen = BTreeSet::new();
-    let mut subject = incoming.iter().map(|row| row.subject.as_str()).find(|subject| !seen.insert(*subject));
-    let earlier: Option<String>;
-    if subject.is_none() {
-        let text = tx.engine().text(
-            "/* findings::twice, sqlite */ SELECT subject FROM incoming \
-              WHERE batch < $2 AND subject IN (SELECT value FROM json_each($1)) ORDER BY subject LIMIT 1",
-            "/* findings::twice, postgres */ SELECT subject FROM incoming \
-              WHERE batch < $2 AND subject = ANY($1) ORDER BY subject LIMIT 1",
-        );
-        let subjects = Words(incoming.iter().map(|row| row.subject.clone()).collect());
-        earlier = within!(tx, c => sqlx::query_scalar(text).bind(&subjects).bind(batch)
-            .persistent(false).fetch_optional(c).await)
-        .doing("looking for a subject that came twice")?;
-        subject = earlier.as_deref();
+/// Indexes the rows once they are all there, looks for a subject that came twice, and lets the planner know them.
+async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
+    within!(&mut *tx, c => sqlx::query(
+        "/* findings::index */ CREATE INDEX incoming_by_subject ON incoming (subject)",
+    )
+    .persistent(false).execute(c).await.map(drop))
+    .doing("indexing an evaluation's rows")?;
+    let twice: Option<String> = within!(&mut *tx, c => sqlx::query_scalar(
+        "/* findings::twice */ SELECT subject FROM incoming GROUP BY subject HAVING count(*) > 1 LIMIT 1",
+    )
+    .persistent(false).fetch_optional(c).await)
+    .doing("looking for a subject that came twice")?;
+    if let Some(subject) = twice {
+        return Err(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation")));
     }
-    let subject = subject.unwrap_or("a subject");
-    Ok(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation")))
-}
-
-async fn analyze(tx: &mut Tx, returned: i64) -> Result<()> {
     let Tx::Postgres(transaction) = tx else { return Ok(()) };
-    if returned < LARGE {
+    if kept < LARGE {
         return Ok(());
     }
     sqlx::query("/* findings::analyze, postgres */ ANALYZE incoming")

@@ -1,7 +1,8 @@
 //! Brakes in the merge, their release, and findings that must last before they start.
 
 use super::{
-    evaluate, fileservers, goal, make, merge, next_moment, number, on_each_engine, repository, repository_rows,
+    evaluate, fileservers, goal, make, merge, next_moment, number, on_each_engine, repository,
+    repository_rows,
 };
 use crate::database::brakes;
 use crate::database::findings::{self, BrakeAt, MergeInto};

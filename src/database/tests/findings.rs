@@ -68,10 +68,10 @@ on_each_engine! {
         for batches in [vec![vec![5, 6, 5]], vec![vec![5, 6], vec![7, 6]]] {
             let now = db.now().await.expect("the clock");
             let mut merge = Merge::begin(db, goal("a", now)).await.expect("a merge");
-            let mut last = Ok(());
             for batch in &batches {
-                last = merge.add(&repository_rows(batch.iter().copied())).await;
+                merge.add(&repository_rows(batch.iter().copied())).await.expect("rows");
             }
+            let last = merge.finish(1).await;
             let Err(DatabaseError::Refused(message)) = last else { panic!("it was not refused") };
             let twice = if batches.len() == 1 { "repository:5 " } else { "repository:6 " };
             assert!(message.starts_with(twice), "{message}");

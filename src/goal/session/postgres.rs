@@ -6,14 +6,14 @@
 //! query running until `statement_timeout`; that is why the server has the deadline too.
 
 use super::explain::{self, Known, Said};
-use super::{Evaluated, Problem, Sending, bindings, queries, recheck_text, run_time, sample};
+use super::{Evaluated, Outlet, Problem, Sending, bindings, queries, recheck_text, run_time, sample};
 use crate::goal::Goal;
 use crate::goal::contract::{Column, Type};
 use crate::goal::file::Population;
 use crate::goal::sql::Query;
 use crate::goal::value::Value;
 use crate::model::Millis;
-use crate::model::finding::{Exception, Subject};
+use crate::model::finding::Subject;
 use futures::TryStreamExt as _;
 use serde_json::{Map, Value as Json};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgErrorPosition, PgTypeInfo};
@@ -21,7 +21,6 @@ use sqlx::{
     Column as _, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Postgres, Row as _,
     Statement as _, TypeInfo as _,
 };
-use tokio::sync::mpsc;
 
 /// Bytes of one row; a row is a summary for people.
 const MAX_ROW: usize = 64 * 1024;
@@ -114,7 +113,7 @@ pub async fn evaluate(
     options: &PgConnectOptions,
     goal: &Goal,
     now: Option<Millis>,
-    rows: mpsc::Sender<Vec<Exception>>,
+    rows: Outlet,
 ) -> Result<Evaluated, Problem> {
     let mut connection = open(options, goal.timeout).await?;
     match stream(&mut connection, goal, now, rows).await {
@@ -133,7 +132,7 @@ async fn stream(
     connection: &mut PgConnection,
     goal: &Goal,
     now: Option<Millis>,
-    rows: mpsc::Sender<Vec<Exception>>,
+    rows: Outlet,
 ) -> Result<Evaluated, Failed> {
     let now = match now {
         Some(now) => now,

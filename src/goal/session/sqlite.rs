@@ -4,14 +4,16 @@
 //! the text is one SELECT was seen by [`crate::goal::sql`] before it comes here.
 
 use super::explain::{self, Known, Said, words_at};
-use super::{Evaluated, Problem, Sending, bindings, duration, queries, recheck_text, run_time, sample};
+use super::{
+    Evaluated, Outlet, Problem, Sending, bindings, duration, queries, recheck_text, run_time, sample,
+};
 use crate::goal::Goal;
 use crate::goal::contract::{Column, Type};
 use crate::goal::file::Population;
 use crate::goal::sql::Query;
 use crate::goal::value::Value;
 use crate::model::Millis;
-use crate::model::finding::{Exception, Subject};
+use crate::model::finding::Subject;
 use futures::TryStreamExt as _;
 use serde_json::{Map, Value as Json};
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
@@ -22,7 +24,6 @@ use sqlx::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// Steps of SQLite's machine between two looks at the deadline: well below a millisecond.
 const STEPS: i32 = 2_000;
@@ -101,7 +102,7 @@ pub async fn evaluate(
     options: &SqliteConnectOptions,
     goal: &Goal,
     now: Option<Millis>,
-    rows: mpsc::Sender<Vec<Exception>>,
+    rows: Outlet,
 ) -> Result<Evaluated, Problem> {
     let mut session = Session::open(options, goal.timeout).await?;
     match stream(&mut session, goal, now, rows).await {
@@ -133,7 +134,7 @@ async fn stream(
     session: &mut Session,
     goal: &Goal,
     now: Option<Millis>,
-    rows: mpsc::Sender<Vec<Exception>>,
+    rows: Outlet,
 ) -> Result<Evaluated, Failed> {
     sqlx::query("/* goal.begin */ BEGIN").execute(&mut session.connection).await?;
     let now = match now {

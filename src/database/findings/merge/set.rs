@@ -1,5 +1,5 @@
 //! The one transaction in which collected rows and open findings become one.
-use super::{MergeInto, Merged, braking};
+use super::{Count, MergeInto, Merged, braking};
 use crate::database::transaction::{Tx, within};
 use crate::database::{DatabaseError, Doing, Engine, Result, brakes};
 use crate::model::Millis;
@@ -17,13 +17,13 @@ const TRIES: u32 = 4;
 pub(super) async fn patiently(
     tx: &mut Tx,
     into: &MergeInto,
-    returned: i64,
+    count: Count,
     took_ms: Millis,
 ) -> Result<Merged> {
     let mut tried = 0;
     loop {
         savepoint(tx, "SAVEPOINT merge").await?;
-        match merge(tx, into, returned, took_ms).await {
+        match merge(tx, into, count, took_ms).await {
             Err(error) if error.is_collision() && tried < TRIES => {
                 tried += 1;
                 savepoint(tx, "ROLLBACK TO SAVEPOINT merge").await?;
@@ -40,17 +40,20 @@ async fn savepoint(tx: &mut Tx, text: &'static str) -> Result<()> {
     within!(tx, c => sqlx::query(text).execute(c).await.map(drop)).doing("marking the start of a merge")
 }
 
-async fn merge(tx: &mut Tx, into: &MergeInto, returned: i64, took_ms: Millis) -> Result<Merged> {
+async fn merge(tx: &mut Tx, into: &MergeInto, count: Count, took_ms: Millis) -> Result<Merged> {
     let (now, number) = lock_goal(tx, into).await?;
-    let evaluation = begin_evaluation(tx, into, returned, took_ms).await?;
-    let closed = close(tx, into, now).await?;
+    let evaluation = begin_evaluation(tx, into, count, took_ms).await?;
+    // Where rows may be missing, what did not come may well have been returned.
+    let closed = if count.at_least { 0 } else { close(tx, into, now).await? };
     let changed = change(tx, into).await?;
     judge(tx, into, now).await?;
     ripen(tx, into, number).await?;
-    let brake = braking::look(tx, into, returned, now).await?;
-    let fresh = Fresh { evaluation, now, number, brake };
+    let brake = braking::look(tx, into, count.returned, now).await?;
+    let room = room(tx, into, count).await?;
+    let fresh = Fresh { evaluation, now, number, brake, room };
     let opened = open(tx, into, &fresh).await?;
-    let merged = Merged { evaluation, returned, opened, closed, changed };
+    let Count { returned, at_least, .. } = count;
+    let merged = Merged { evaluation, returned, at_least, opened, closed, changed };
     end_evaluation(tx, into, &merged, took_ms).await?;
     Ok(merged)
 }
@@ -79,15 +82,16 @@ async fn lock_goal(tx: &mut Tx, into: &MergeInto) -> Result<(Millis, i64)> {
 async fn begin_evaluation(
     tx: &mut Tx,
     into: &MergeInto,
-    returned: i64,
+    count: Count,
     took_ms: Millis,
 ) -> Result<EvaluationId> {
     within!(tx, c => sqlx::query_scalar(
         "/* findings::begin_evaluation */ INSERT INTO evaluations \
-           (goal, began_at, took_ms, findings, opened, closed, changed) VALUES ($1, $2, $3, $4, 0, 0, 0) \
+           (goal, began_at, took_ms, findings, at_least, opened, closed, changed) VALUES ($1, $2, $3, $4, $5, 0, 0, 0) \
          RETURNING id",
     )
-    .bind(&into.goal).bind(into.began_at).bind(took_ms).bind(returned).fetch_one(c).await)
+    .bind(&into.goal).bind(into.began_at).bind(took_ms).bind(count.returned).bind(count.at_least)
+    .fetch_one(c).await)
     .doing("recording an evaluation")
 }
 
@@ -143,8 +147,7 @@ async fn change(tx: &mut Tx, into: &MergeInto) -> Result<i64> {
 }
 
 /// What was repaired before the evaluation began and was returned all the same: the attempt was ineffective.
-/// By now only findings that were returned are left. There are as many statements as different counts, and
-/// those that were never repaired are not looked at.
+/// There are as many statements as different counts, and those that were never repaired are not looked at.
 async fn judge(tx: &mut Tx, into: &MergeInto, now: Millis) -> Result<()> {
     let doing = "judging repaired findings";
     let counts: Vec<i32> = within!(&mut *tx, c => sqlx::query_scalar(
@@ -158,7 +161,8 @@ async fn judge(tx: &mut Tx, into: &MergeInto, now: Millis) -> Result<()> {
         within!(&mut *tx, c => sqlx::query(
             "/* findings::judge */ UPDATE findings SET ineffective = ineffective + 1, repaired_at = NULL, \
                state = $4, deferral = $5, next_at = $6 \
-              WHERE goal = $1 AND repaired_at IS NOT NULL AND repaired_at < $2 AND ineffective = $3",
+              WHERE goal = $1 AND repaired_at IS NOT NULL AND repaired_at < $2 AND ineffective = $3 \
+                AND EXISTS (SELECT 1 FROM incoming i WHERE i.subject = findings.subject)",
         )
         .bind(&into.goal).bind(into.began_at).bind(count).bind(state).bind(Json(&deferral)).bind(next_at)
         .execute(c).await.map(drop))
@@ -178,6 +182,19 @@ fn verdict(into: &MergeInto, ineffective: i32, now: Millis) -> (&'static str, De
     ("waiting", Deferral::CoolingDown { until: Some(now + wait) }, now + wait)
 }
 
+/// How many findings may be opened: whoever is open and was returned keeps its place, the rest is for new ones.
+async fn room(tx: &mut Tx, into: &MergeInto, count: Count) -> Result<i64> {
+    if count.kept <= into.most && !count.at_least {
+        return Ok(into.most);
+    }
+    let open: i64 = within!(tx, c => sqlx::query_scalar(
+        "/* findings::open_already */ SELECT count(*) FROM findings WHERE goal = $1",
+    )
+    .bind(&into.goal).fetch_one(c).await)
+    .doing("counting the open findings of a goal")?;
+    Ok((into.most - open).max(0))
+}
+
 /// What has been returned by as many evaluations in a row as its goal asks for may start.
 async fn ripen(tx: &mut Tx, into: &MergeInto, number: i64) -> Result<()> {
     within!(tx, c => sqlx::query(
@@ -195,6 +212,7 @@ struct Fresh {
     now: Millis,
     number: i64,
     brake: Option<String>,
+    room: i64,
 }
 
 impl Fresh {
@@ -226,10 +244,10 @@ async fn open(tx: &mut Tx, into: &MergeInto, fresh: &Fresh) -> Result<i64> {
                 i.hints, i.evidence, $3, $4, $5, CAST($6 AS TEXT), $7, CAST($8 AS BIGINT), $9 \
            FROM incoming i \
           WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.goal = $1 AND f.subject = i.subject) \
-          ORDER BY i.repository_id, i.fileserver_id, i.subject",
+          ORDER BY i.arrival LIMIT $10",
     )
     .bind(&into.goal).bind(&into.repair).bind(fresh.now).bind(fresh.evaluation).bind(state).bind(held_by)
-    .bind(deferral.as_ref().map(Json)).bind(ripe_at).bind(next_at).persistent(false)
+    .bind(deferral.as_ref().map(Json)).bind(ripe_at).bind(next_at).bind(fresh.room).persistent(false)
     .execute(c).await.map(|done| done.rows_affected()))
     .doing("opening findings")?;
     Ok(i64::try_from(opened).unwrap_or(i64::MAX))
@@ -243,12 +261,14 @@ async fn end_evaluation(tx: &mut Tx, into: &MergeInto, merged: &Merged, took_ms:
     .bind(merged.evaluation).bind(merged.opened).bind(merged.closed).bind(merged.changed)
     .execute(c).await.map(drop))
     .doing(doing)?;
-    let state = if merged.returned == 0 { GoalState::Met } else { GoalState::Unmet };
+    let state = if merged.returned == 0 && !merged.at_least { GoalState::Met } else { GoalState::Unmet };
     within!(tx, c => sqlx::query(
         "/* findings::state_of_goal */ UPDATE goal_states SET state = $2, findings = $3, evaluated_at = $4, \
-           finished_at = $4, took_ms = $5, error = NULL, failures = 0, finished = finished + 1 WHERE goal = $1",
+           finished_at = $4, took_ms = $5, error = NULL, failures = 0, at_least = $6, finished = finished + 1 \
+          WHERE goal = $1",
     )
     .bind(&into.goal).bind(state.as_str()).bind(merged.returned).bind(into.began_at).bind(took_ms)
+    .bind(merged.at_least)
     .execute(c).await.map(drop))
     .doing(doing)
 }

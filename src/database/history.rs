@@ -1,0 +1,53 @@
+//! What has ended, pruned by age: oldest first, by index, a bounded number of rows in a transaction.
+use super::{Database, Doing, Result, on_writer};
+use crate::model::Millis;
+
+/// The tables that grow with time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// Closed findings.
+    Findings,
+    /// Ended attempts.
+    Attempts,
+    /// Evaluations.
+    Evaluations,
+}
+
+impl History {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Findings, Self::Attempts, Self::Evaluations];
+
+    /// For people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Findings => "closed findings",
+            Self::Attempts => "ended attempts",
+            Self::Evaluations => "evaluations",
+        }
+    }
+}
+
+/// Removes the oldest rows that ended (evaluations: began) before a moment; at most `limit`. Returns how many.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn prune(db: &Database, history: History, before: Millis, limit: i64) -> Result<u64> {
+    let text = match history {
+        History::Findings => {
+            "/* history::findings */ DELETE FROM finding_history WHERE id IN \
+             (SELECT id FROM finding_history WHERE closed_at < $1 ORDER BY closed_at LIMIT $2)"
+        }
+        History::Attempts => {
+            "/* history::attempts */ DELETE FROM attempt_history WHERE id IN \
+             (SELECT id FROM attempt_history WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)"
+        }
+        History::Evaluations => {
+            "/* history::evaluations */ DELETE FROM evaluations WHERE id IN \
+             (SELECT id FROM evaluations WHERE began_at < $1 ORDER BY began_at LIMIT $2)"
+        }
+    };
+    on_writer!(db, p => sqlx::query(text).bind(before).bind(limit)
+        .execute(p).await.map(|done| done.rows_affected()))
+    .doing("pruning history")
+}
