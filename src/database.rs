@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub mod attempts;
 pub mod audit;
+pub mod brakes;
 pub mod fileservers;
 pub mod findings;
 pub mod fleet;

@@ -5,6 +5,7 @@
 //! 1970 in UTC ([`Millis`]), sizes are bytes.
 
 pub mod attempt;
+pub mod brake;
 pub mod chance;
 pub mod checksum;
 pub mod finding;

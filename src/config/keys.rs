@@ -66,6 +66,12 @@ pub const KEYS: &[Key] = &[
         "How long a fileserver may be offline, summed over flaps, before its replicas stop to count and are copied elsewhere. Longer than a reboot with a disk check.",
     ),
     key(
+        "fleet.rack_grace",
+        Kind::Duration,
+        "60m",
+        "How long a rack of at least two fileservers that fell silent as a whole is waited for before its replicas are copied elsewhere: a switch or a fuse comes back.",
+    ),
+    key(
         "fleet.fill_limit",
         Kind::Count { min: 10, max: 100 },
         "90",

@@ -61,6 +61,8 @@ pub struct GoalsConfig {
 pub struct FleetConfig {
     /// Offline time before replicas stop to count.
     pub grace: Millis,
+    /// Time that a rack that is silent as a whole is waited for.
+    pub rack_grace: Millis,
     /// Percent of a disk that new copies may fill.
     pub fill_limit: i64,
 }
@@ -152,6 +154,7 @@ impl Config {
             },
             fleet: FleetConfig {
                 grace: read.as_kind("fleet.grace", value::duration)?,
+                rack_grace: read.as_kind("fleet.rack_grace", value::duration)?,
                 fill_limit: i64::from(read.count("fleet.fill_limit")?),
             },
             observe: ObserveConfig {
@@ -168,10 +171,7 @@ impl Config {
                 shutdown_grace: read.duration("worker.shutdown_grace")?,
             },
             queue: QueueConfig { sweep: read.duration("queue.sweep")? },
-            audit: AuditConfig {
-                slice: read.count("audit.slice")?,
-                period: read.duration("audit.period")?,
-            },
+            audit: AuditConfig { slice: read.count("audit.slice")?, period: read.duration("audit.period")? },
             retention: RetentionConfig {
                 findings: read.duration("retention.findings")?,
                 attempts: read.duration("retention.attempts")?,

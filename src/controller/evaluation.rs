@@ -5,7 +5,7 @@
 use super::metrics::add;
 use super::suspects::Suspects;
 use super::{Shared, audit, chain, millis};
-use crate::database::findings::{Merge, MergeInto, Merged};
+use crate::database::findings::{BrakeAt, Merge, MergeInto, Merged};
 use crate::database::goals::record_failure;
 use crate::goal::Goal;
 use crate::goal::session::Evaluated;
@@ -83,7 +83,8 @@ async fn attempt(
         .map_err(|_| format!("{}: no end within {} s", goal.path.display(), limit.as_secs()))?;
     // A merge that failed is the cause when both did: the session then lost its reader.
     let mut merge = merge?;
-    let Evaluated { more, .. } = evaluated.map_err(|problem| problem.message)?;
+    let Evaluated { more, population, .. } = evaluated.map_err(|problem| problem.message)?;
+    merge.looked_at(population);
     if more {
         merge.more();
     }
@@ -117,6 +118,10 @@ fn merge_into(shared: &Shared, goal: &Goal, began_at: Millis) -> MergeInto {
         began_at,
         backoff_ms,
         stuck_after,
+        in_a_row: goal.in_a_row,
+        brake: goal.brake.bound().map(|bound| BrakeAt { bound, population: None }),
+        // No step of this version removes a replica.
+        removes: false,
         most: i64::try_from(goal.max_rows).unwrap_or(i64::MAX),
     }
 }

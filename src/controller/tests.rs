@@ -32,6 +32,8 @@ macro_rules! on_each_engine {
     )+ };
 }
 
+mod floods;
+
 const MISSING_COPIES: &str = "\
 -- goal: copies-suffice
 -- summary: Every repository has its copies.

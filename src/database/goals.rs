@@ -53,8 +53,8 @@ async fn try_declare(db: &Database, goals: &[Declared]) -> Result<()> {
     tx.commit().await
 }
 
-/// Closes the findings of goals that are not in the set, and removes the goals.
-const fn forgetting(engine: super::Engine) -> [&'static str; 3] {
+/// Closes the findings of goals that are not in the set, and removes the goals and their brakes.
+const fn forgetting(engine: super::Engine) -> [&'static str; 4] {
     [
         engine.text(
             "/* goals::close, sqlite */ INSERT INTO finding_history (id, goal, subject, repository_id, \
@@ -77,6 +77,14 @@ const fn forgetting(engine: super::Engine) -> [&'static str; 3] {
             "/* goals::forget, sqlite */ DELETE FROM goal_states \
               WHERE goal NOT IN (SELECT value FROM json_each($1))",
             "/* goals::forget, postgres */ DELETE FROM goal_states WHERE goal <> ALL($1)",
+        ),
+        engine.text(
+            "/* goals::forget_brakes, sqlite */ DELETE FROM brakes \
+              WHERE (name LIKE 'goal:%' OR name LIKE 'removals:%') \
+                AND substr(name, instr(name, ':') + 1) NOT IN (SELECT value FROM json_each($1))",
+            "/* goals::forget_brakes, postgres */ DELETE FROM brakes \
+              WHERE (name LIKE 'goal:%' OR name LIKE 'removals:%') \
+                AND substr(name, strpos(name, ':') + 1) <> ALL($1)",
         ),
     ]
 }

@@ -10,6 +10,7 @@ use super::sql::{self, Query};
 use super::text::{At, FileError, did_you_mean};
 use super::value::{self, Value};
 use crate::model::Millis;
+use crate::model::brake::Bound;
 use crate::model::goal::{Mode, Severity, SubjectKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,12 +92,18 @@ impl Brake {
 
     /// Whether so many findings among so many are too many.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a share of a population needs no more than 52 bits")]
     pub fn holds(self, findings: u64, population: u64) -> bool {
-        let Self::Above { count, share } = self else { return false };
-        let share = share.map(|share| share * population as f64);
-        let bound = count.map(|count| count as f64).into_iter().chain(share).fold(0.0_f64, f64::max);
-        findings as f64 > bound
+        let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        self.bound().is_some_and(|bound| signed(findings) > bound.most(signed(population)))
+    }
+
+    /// The most findings that are not too many; none: never too many.
+    #[must_use]
+    pub const fn bound(self) -> Option<Bound> {
+        match self {
+            Self::Never => None,
+            Self::Above { count, share } => Some(Bound { count, share }),
+        }
     }
 }
 
