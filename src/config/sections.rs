@@ -168,10 +168,7 @@ impl Config {
                 shutdown_grace: read.duration("worker.shutdown_grace")?,
             },
             queue: QueueConfig { sweep: read.duration("queue.sweep")? },
-            audit: AuditConfig {
-                slice: read.count("audit.slice")?,
-                period: read.duration("audit.period")?,
-            },
+            audit: AuditConfig { slice: read.count("audit.slice")?, period: read.duration("audit.period")? },
             retention: RetentionConfig {
                 findings: read.duration("retention.findings")?,
                 attempts: read.duration("retention.attempts")?,

@@ -136,9 +136,10 @@ impl Merge {
                        lane BIGINT, priority INTEGER, reason TEXT, hints JSONB, evidence JSONB) \
               WHERE NOT $2 OR EXISTS (SELECT 1 FROM findings f WHERE f.goal = $3 AND f.subject = i.subject)",
         );
-        let added = within!(&mut *tx, c => sqlx::query(text).bind(Json(&incoming)).bind(known_alone).bind(goal)
+        let added =
+            within!(&mut *tx, c => sqlx::query(text).bind(Json(&incoming)).bind(known_alone).bind(goal)
             .execute(c).await.map(|done| done.rows_affected()))
-        .doing("collecting an evaluation's rows")?;
+            .doing("collecting an evaluation's rows")?;
         self.count.returned += i64::try_from(incoming.len()).unwrap_or(i64::MAX);
         self.count.kept += i64::try_from(added).unwrap_or(i64::MAX);
         Ok(())
@@ -227,20 +228,18 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Indexes the rows once they are all there, looks for a subject that came twice, and lets the planner know them.
+/// Indexes the rows once they are all there, which finds a subject that came twice, and lets the planner know them.
 async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
-    within!(&mut *tx, c => sqlx::query(
-        "/* findings::index */ CREATE INDEX incoming_by_subject ON incoming (subject)",
+    set::savepoint(tx, "SAVEPOINT indexing").await?;
+    let indexed = within!(&mut *tx, c => sqlx::query(
+        "/* findings::index */ CREATE UNIQUE INDEX incoming_by_subject ON incoming (subject)",
     )
-    .persistent(false).execute(c).await.map(drop))
-    .doing("indexing an evaluation's rows")?;
-    let twice: Option<String> = within!(&mut *tx, c => sqlx::query_scalar(
-        "/* findings::twice */ SELECT subject FROM incoming GROUP BY subject HAVING count(*) > 1 LIMIT 1",
-    )
-    .persistent(false).fetch_optional(c).await)
-    .doing("looking for a subject that came twice")?;
-    if let Some(subject) = twice {
-        return Err(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation")));
+    .persistent(false).execute(c).await.map(drop));
+    match indexed {
+        Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => {
+            return Err(twice(tx).await?);
+        }
+        other => other.doing("indexing an evaluation's rows")?,
     }
     let Tx::Postgres(transaction) = tx else { return Ok(()) };
     if kept < LARGE {
@@ -252,4 +251,16 @@ async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
         .await
         .map(drop)
         .doing("analyzing an evaluation's rows")
+}
+
+/// Which subject it was that came twice.
+async fn twice(tx: &mut Tx) -> Result<DatabaseError> {
+    set::savepoint(tx, "ROLLBACK TO SAVEPOINT indexing").await?;
+    let twice: Option<String> = within!(tx, c => sqlx::query_scalar(
+        "/* findings::twice */ SELECT subject FROM incoming GROUP BY subject HAVING count(*) > 1 LIMIT 1",
+    )
+    .persistent(false).fetch_optional(c).await)
+    .doing("looking for a subject that came twice")?;
+    let subject = twice.as_deref().unwrap_or("a subject");
+    Ok(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation")))
 }

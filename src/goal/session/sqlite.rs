@@ -4,7 +4,9 @@
 //! the text is one SELECT was seen by [`crate::goal::sql`] before it comes here.
 
 use super::explain::{self, Known, Said, words_at};
-use super::{Evaluated, Outlet, Problem, Sending, bindings, duration, queries, recheck_text, run_time, sample};
+use super::{
+    Evaluated, Outlet, Problem, Sending, bindings, duration, queries, recheck_text, run_time, sample,
+};
 use crate::goal::Goal;
 use crate::goal::contract::{Column, Type};
 use crate::goal::file::Population;
