@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use trued::goal::fixture::{self, Fixture, Scratch};
 use trued::goal::library::{self, Library, Repairs};
 use trued::goal::session::{Problem, Source};
+use trued::goal::shipped;
 use trued::goal::{Engine, Goal};
 use trued::model::finding::Subject;
 use trued::model::goal::SubjectKind;
@@ -97,7 +98,7 @@ async fn the_shipped_directory_loads_without_an_error_on_the_real_engine() {
         let library = Library::load(goals_dir(), tables.source(), repairs()).await.unwrap();
         let errors: Vec<_> = library.entries().filter_map(|entry| entry.error.clone()).collect();
         assert_eq!(errors, Vec::<String>::new());
-        assert_eq!(library.running().count(), 5);
+        assert_eq!(library.running().count(), shipped::FILES.len());
         tables.drop().await;
     }
 }

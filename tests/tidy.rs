@@ -201,6 +201,34 @@ fn goals_say_what_they_are() {
 }
 
 #[test]
+fn every_shipped_goal_has_a_page_for_the_person_on_call() {
+    let index = files::read("docs/README.md");
+    let pages = files::below("docs/goals", "md");
+    let mut broken = Vec::new();
+    for goal in files::below("goals", "sql") {
+        let name = goal.stem().split('.').next().unwrap_or_default();
+        let Some(page) = pages.iter().find(|page| page.stem() == name) else {
+            broken.push(format!("docs/goals/{name}.md: missing"));
+            continue;
+        };
+        if !index.contains(&format!("](goals/{name}.md)")) {
+            broken.push(format!("docs/README.md: no link to goals/{name}.md"));
+        }
+        let parts =
+            ["**States:**", "**Why it matters:**", "**A finding looks like**", "**What repairs it:**"];
+        let by_hand = page.text.contains("**By hand:**") || page.text.contains("**By hand**");
+        if !by_hand || parts.iter().any(|part| !page.text.contains(part)) {
+            broken.push(format!("{}: lacks one of {}, **By hand:**", page.path, parts.join(", ")));
+        }
+        let repaired = sql::header(&goal.text).contains_key("repair");
+        if repaired && !page.text.contains("**It may wait for:**") {
+            broken.push(format!("{}: does not say what its repair may wait for", page.path));
+        }
+    }
+    hold("a goal that is shipped has a page that a person on call can follow", &broken);
+}
+
+#[test]
 fn both_engines_have_the_same_tables() {
     let of = |engine: &str| files::below(&format!("migrations/{engine}"), "sql");
     let (postgres, sqlite) = (of("postgres"), of("sqlite"));

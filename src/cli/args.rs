@@ -125,7 +125,7 @@ pub struct Up {
     /// The database, instead of a file in the data directory.
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
-    /// Bytes that each fileserver says it has, such as 10GiB.
+    /// Bytes that each fileserver says it has, such as 10GiB; without it, an equal share of the disk.
     #[arg(long, value_parser = checked_size, value_name = "SIZE")]
     pub capacity: Option<String>,
 }

@@ -56,10 +56,14 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     let (db, identity) = database(&config, &data).await?;
     let directories = directories(&layers, &config, &data)?;
     let members = fleet::prepare(&db, &identity, &data, ask.fileservers).await?;
+    let capacity = match config.agent.capacity {
+        Some(configured) => configured,
+        None => share_of_disk(data.path(), members.agents.len())?,
+    };
     let shutdown = Shutdown::new();
     let goals = std::path::absolute(&directories.goals)?;
     let base = Base::new(global, config, db.clone(), identity, directories).await?;
-    let children = Children::new(members.agents.clone(), !ask.no_respawn, ask.capacity);
+    let children = Children::new(members.agents.clone(), !ask.no_respawn, capacity);
     children.start(&shutdown)?;
     base.control(&shutdown, Controlling { enrolment: &members.controller, listener }).await?;
     base.work(&shutdown, &members.worker)?;
@@ -102,6 +106,15 @@ fn directories(layers: &Layers, config: &Config, data: &DataDirectory) -> anyhow
         found.repairs = Some(repairs);
     }
     Ok(found)
+}
+
+/// All agents stand on one disk. If each took the whole of it for its own, the fleet would believe in several, and
+/// in each being full of what others keep there.
+fn share_of_disk(data: &Path, agents: usize) -> anyhow::Result<i64> {
+    let stat =
+        rustix::fs::statvfs(data).with_context(|| format!("asking for the disk of {}", data.display()))?;
+    let total = stat.f_blocks.saturating_mul(stat.f_frsize);
+    Ok(i64::try_from(total / u64::try_from(agents.max(1))?).unwrap_or(i64::MAX))
 }
 
 async fn database(

@@ -9,9 +9,9 @@ use super::Goal;
 use super::session::{Problem, Source};
 use super::value;
 use crate::model::Millis;
-use crate::model::finding::{Exception, Subject};
+use crate::model::finding::{Exception, FindingState, Subject};
 use crate::model::fleet::{Health, Intent, ReplicaState};
-use crate::model::goal::SubjectKind;
+use crate::model::goal::{GoalState, SubjectKind};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,12 +50,21 @@ pub struct Case {
     /// Differences between disks and tables.
     #[serde(default)]
     pub inventory: Vec<InventoryRow>,
+    /// What is remembered of goals; those that findings name are added.
+    #[serde(default)]
+    pub goal_states: Vec<GoalStateRow>,
+    /// Open findings.
+    #[serde(default)]
+    pub findings: Vec<FindingRow>,
+    /// Attempts that ended.
+    #[serde(default)]
+    pub attempts: Vec<AttemptRow>,
     /// Exactly these subjects are returned.
     pub expect: Vec<Expected>,
 }
 
 /// A fileserver: serving, online and counting where nothing else is said.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileserverRow {
     /// Its name.
@@ -70,6 +79,18 @@ pub struct FileserverRow {
     pub counts: Option<bool>,
     /// Bytes that new copies may take; none: a terabyte.
     pub free: Option<i64>,
+    /// Bytes that its agent may use; none: two terabytes.
+    pub capacity: Option<i64>,
+    /// Bytes of them used; none: 0.
+    pub used: Option<i64>,
+    /// Its share of new copies, in hundredths; none: 100.
+    pub weight: Option<i64>,
+    /// For how long its health has been what it is; none: since now.
+    pub since: Option<String>,
+    /// Its agent's version, or `never`; none: this program's.
+    pub agent: Option<String>,
+    /// Its git's version, or `never`; none: 2.45.0.
+    pub git: Option<String>,
 }
 
 /// A repository: three copies wanted, a month old, where nothing else is said.
@@ -93,7 +114,7 @@ pub struct RepositoryRow {
 }
 
 /// A replica: live, in sync, verified an hour ago, where nothing else is said.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaRow {
     /// The repository's name.
@@ -111,6 +132,12 @@ pub struct ReplicaRow {
     pub version: Option<i64>,
     /// How long ago it was compared with its disk, or `never`.
     pub verified: Option<String>,
+    /// Bytes on its disk; none: a megabyte, as repositories have.
+    pub bytes: Option<i64>,
+    /// Packs, as last counted; none: 1.
+    pub packs: Option<i64>,
+    /// Loose objects, as last counted; none: 0.
+    pub loose: Option<i64>,
 }
 
 /// A difference that the inventory found.
@@ -123,6 +150,61 @@ pub struct InventoryRow {
     pub fileserver: String,
     /// `missing`, `changed` or `untracked`.
     pub found: String,
+}
+
+/// What is remembered of a goal: evaluated a minute ago where nothing else is said.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoalStateRow {
+    /// The goal's name.
+    pub goal: String,
+    /// `met`, `unmet` or `unknown`.
+    pub state: GoalState,
+    /// Findings after the last evaluation that finished.
+    #[serde(default)]
+    pub findings: i64,
+    /// Evaluations in a row that did not finish.
+    #[serde(default)]
+    pub failures: i64,
+    /// How long ago the last evaluation began; none: a minute.
+    pub evaluated: Option<String>,
+    /// How long the last evaluation took.
+    pub took: Option<String>,
+    /// Why it is unknown.
+    pub error: Option<String>,
+}
+
+/// An open finding.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FindingRow {
+    /// The goal's name.
+    pub goal: String,
+    /// As the tables have it: `replica:1:2`; ids count from 1 in the case's order.
+    pub subject: String,
+    /// Its repair; none: it is only listed.
+    pub repair: Option<String>,
+    /// What it waits for.
+    pub state: FindingState,
+    /// How long ago it was opened; none: an hour.
+    pub opened: Option<String>,
+    /// For how long its repair could have started; none: as long as it is open.
+    pub due: Option<String>,
+    /// Attempts that failed.
+    #[serde(default)]
+    pub tries: i64,
+}
+
+/// An attempt that ended.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptRow {
+    /// Its repair.
+    pub repair: String,
+    /// How long ago it ended.
+    pub ended: String,
+    /// How it ended; none: `succeeded`.
+    pub outcome: Option<String>,
 }
 
 /// A subject: `repository`, `repository@fileserver`, a fileserver's name or a key; and more of it, if it matters.
@@ -179,7 +261,7 @@ pub async fn run(
     let names = scratch.write(case).await?;
     let returned = evaluate(source, goal).await?;
     let mut lines = compare(goal.subject, case, &names, &returned);
-    for subject in names.subjects(goal.subject) {
+    for subject in asked(goal.subject, case, &names, &returned) {
         let holds = returned.iter().any(|exception| exception.subject == subject);
         if source.recheck_at(goal, &subject, Some(MOMENT)).await? != holds {
             let shown = names.show(&subject);
@@ -187,6 +269,19 @@ pub async fn run(
         }
     }
     Ok((!lines.is_empty()).then(|| lines.join("\n")))
+}
+
+/// What is asked again one by one: every subject that the case holds. Keys are made up by goals, so of these the
+/// returned and the expected ones.
+fn asked(kind: SubjectKind, case: &Case, names: &Names, returned: &[Exception]) -> Vec<Subject> {
+    let mut subjects = names.subjects(kind);
+    if kind == SubjectKind::Key {
+        subjects.extend(returned.iter().map(|row| row.subject.clone()));
+        subjects.extend(case.expect.iter().map(|expected| Subject::Key(expected.parts().0.to_owned())));
+        subjects.sort();
+        subjects.dedup();
+    }
+    subjects
 }
 
 async fn evaluate(source: &Source, goal: &Goal) -> Result<Vec<Exception>, FixtureError> {

@@ -74,8 +74,10 @@ fn choose(api: &Api, all: &[Fileserver], ask: &PlanImport) -> Result<Vec<Fileser
     let chosen = placement::new_repository(&view, ask.wanted, ask.bytes, seed);
     let needed = quorum(ask.wanted);
     if u32::try_from(chosen.len()).unwrap_or(u32::MAX) < needed {
+        let why = placement::missing_place(&view, &chosen, ask.bytes);
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
         return Err(Problem::refused(format!(
-            "{} of {} wanted copies of {} can be placed, {needed} are needed",
+            "{} of {} wanted copies of {} can be placed, {needed} are needed{why}",
             chosen.len(),
             ask.wanted,
             ask.name

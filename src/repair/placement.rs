@@ -148,6 +148,14 @@ pub fn new_repository(fleet: &FleetView, wanted: u32, bytes: i64, seed: u64) -> 
     chosen
 }
 
+/// Why no fileserver beside those chosen takes a copy of a new repository; `None` where one does.
+#[must_use]
+pub fn missing_place(fleet: &FleetView, chosen: &[FileserverId], bytes: i64) -> Option<Deferral> {
+    let holders = chosen.iter().copied().collect();
+    let wish = Wish { holders, racks: BTreeMap::new(), bytes: bytes.max(1), new_rack: false };
+    choose(fleet, &wish, &Calm, &mut Draw::new(0)).err()
+}
+
 impl Wish {
     fn one_more(fleet: &FleetView, repository: &RepositoryView, bytes: i64, new_rack: bool) -> Self {
         Self {

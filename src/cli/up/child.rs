@@ -34,14 +34,14 @@ type Running = (Child, Option<ChildStdin>);
 pub struct Children {
     members: Vec<Member>,
     respawn: bool,
-    capacity: Option<String>,
+    capacity: i64,
     pids: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
 impl Children {
-    /// Agents to be started.
+    /// Agents to be started, each with so many bytes.
     #[must_use]
-    pub fn new(members: Vec<Member>, respawn: bool, capacity: Option<String>) -> Self {
+    pub fn new(members: Vec<Member>, respawn: bool, capacity: i64) -> Self {
         Self { members, respawn, capacity, pids: Arc::default() }
     }
 
@@ -95,7 +95,7 @@ impl Children {
     }
 
     fn arguments(&self, member: &Member) -> Vec<String> {
-        let mut arguments = vec![
+        vec![
             "agent".to_owned(),
             "--enrolment".to_owned(),
             member.enrolment.display().to_string(),
@@ -103,11 +103,9 @@ impl Children {
             member.root.display().to_string(),
             "--listen".to_owned(),
             format!("127.0.0.1:{}", member.port),
-        ];
-        if let Some(capacity) = &self.capacity {
-            arguments.extend(["--capacity".to_owned(), capacity.clone()]);
-        }
-        arguments
+            "--capacity".to_owned(),
+            self.capacity.to_string(),
+        ]
     }
 
     async fn watch(&self, member: &Member, running: Running, stop: &CancellationToken) {
