@@ -236,7 +236,9 @@ async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
     )
     .persistent(false).execute(c).await.map(drop));
     match indexed {
-        Err(error) if error.as_database_error().is_some_and(|error| error.is_unique_violation()) => {
+        Err(error)
+            if error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) =>
+        {
             return Err(twice(tx).await?);
         }
         other => other.doing("indexing an evaluation's rows")?,
