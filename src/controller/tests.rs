@@ -1,7 +1,7 @@
 //! The loops over real SQL: goals become findings, findings attempts, statuses health.
 
-use super::Settings;
 use super::testing::{Stage, quick, stage};
+use super::{Retention, Settings};
 use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, goals};
 use crate::model::fleet::Health;
@@ -261,7 +261,7 @@ async fn history_is_pruned_by_age(scratch) {
                FROM clock, (SELECT 1 AS id UNION ALL SELECT 2) AS n",
         )
         .await;
-    let retention = super::Retention { period: Duration::from_millis(100), ..super::Retention::default() };
+    let retention = Retention { period: Duration::from_millis(100), ..Retention::default() };
     let stop = stage.run(Settings { retention, ..quick() }).await;
     stage
         .until("pruned", async |stage| stage.number("SELECT count(*) FROM finding_history").await == 1)

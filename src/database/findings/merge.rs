@@ -254,20 +254,20 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// Indexes the rows once they are all there, looks for a subject that came twice, and lets the planner know them.
+/// Indexes the rows once they are all there, which finds a subject that came twice, and lets the planner know them.
 async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
-    within!(&mut *tx, c => sqlx::query(
-        "/* findings::index */ CREATE INDEX incoming_by_subject ON incoming (subject)",
+    set::savepoint(tx, "SAVEPOINT indexing").await?;
+    let indexed = within!(&mut *tx, c => sqlx::query(
+        "/* findings::index */ CREATE UNIQUE INDEX incoming_by_subject ON incoming (subject)",
     )
-    .persistent(false).execute(c).await.map(drop))
-    .doing("indexing an evaluation's rows")?;
-    let twice: Option<String> = within!(&mut *tx, c => sqlx::query_scalar(
-        "/* findings::twice */ SELECT subject FROM incoming GROUP BY subject HAVING count(*) > 1 LIMIT 1",
-    )
-    .persistent(false).fetch_optional(c).await)
-    .doing("looking for a subject that came twice")?;
-    if let Some(subject) = twice {
-        return Err(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation")));
+    .persistent(false).execute(c).await.map(drop));
+    match indexed {
+        Err(error)
+            if error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) =>
+        {
+            return Err(twice(tx).await?);
+        }
+        other => other.doing("indexing an evaluation's rows")?,
     }
     let Tx::Postgres(transaction) = tx else { return Ok(()) };
     if kept < LARGE {
@@ -279,4 +279,16 @@ async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
         .await
         .map(drop)
         .doing("analyzing an evaluation's rows")
+}
+
+/// Which subject it was that came twice.
+async fn twice(tx: &mut Tx) -> Result<DatabaseError> {
+    set::savepoint(tx, "ROLLBACK TO SAVEPOINT indexing").await?;
+    let twice: Option<String> = within!(tx, c => sqlx::query_scalar(
+        "/* findings::twice */ SELECT subject FROM incoming GROUP BY subject HAVING count(*) > 1 LIMIT 1",
+    )
+    .persistent(false).fetch_optional(c).await)
+    .doing("looking for a subject that came twice")?;
+    let subject = twice.as_deref().unwrap_or("a subject");
+    Ok(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation")))
 }

@@ -132,7 +132,7 @@ async fn mend(db: &Database, wrong: &Ids) -> Result<i64> {
           WHERE repositories.id = c.id AND (replica_count <> c.replicas OR rack_count <> c.racks)",
         "/* suspects::mend, postgres */ UPDATE repositories SET replica_count = c.replicas, rack_count = c.racks \
            FROM (SELECT p.id, count(r.fileserver_id) AS replicas, count(DISTINCT f.rack_id) AS racks \
-                   FROM unnest($1) AS p (id) LEFT JOIN replicas r ON r.repository_id = p.id \
+                   FROM unnest(CAST($1 AS BIGINT[])) AS p (id) LEFT JOIN replicas r ON r.repository_id = p.id \
                    LEFT JOIN fileservers f ON f.id = r.fileserver_id GROUP BY p.id) c \
           WHERE repositories.id = c.id AND (replica_count <> c.replicas OR rack_count <> c.racks)",
     );

@@ -1,6 +1,6 @@
 //! Rows past a goal's bound, counts that are lower bounds, and evaluations that are cut off.
 
-use super::{goal, next_moment, number, on_each_engine, repository_rows};
+use super::{evaluate, goal, make, next_moment, number, on_each_engine, repository_rows};
 use crate::database::Database;
 use crate::database::findings::{Merge, MergeInto, Merged};
 use crate::database::goals;
@@ -65,7 +65,7 @@ on_each_engine! {
 
     async fn what_did_not_come_is_not_judged(db) {
         bounded(db, &repository_rows(1..=2), false).await;
-        super::make(db, "UPDATE findings SET state = 'waiting', repaired_at = (SELECT now FROM clock)").await;
+        make(db, "UPDATE findings SET state = 'waiting', repaired_at = (SELECT now FROM clock)").await;
         next_moment(db).await;
         bounded(db, &repository_rows(2..=2), true).await;
         let judged = "SELECT repository_id FROM findings WHERE ineffective = 1";
@@ -74,7 +74,7 @@ on_each_engine! {
     }
 
     async fn a_connection_cut_after_row_500_of_1000_changes_nothing(db) {
-        super::evaluate(db, "a", &repository_rows(400..=600)).await;
+        evaluate(db, "a", &repository_rows(400..=600)).await;
         let before = (kept(db).await, status(db).await);
         let rows = repository_rows(1..=1_000);
         let now = next_moment(db).await;
@@ -89,7 +89,7 @@ on_each_engine! {
         assert_eq!(number(db, "SELECT count(*) FROM evaluations").await, 1);
         assert_eq!(number(db, "SELECT count(*) FROM finding_history").await, 0);
         // Whoever comes next finds the way free.
-        super::evaluate(db, "a", &rows).await;
+        evaluate(db, "a", &rows).await;
         assert_eq!(kept(db).await.0, 1_000);
     }
 }

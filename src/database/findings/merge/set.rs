@@ -33,14 +33,15 @@ pub(super) async fn patiently(
     }
 }
 
-async fn savepoint(tx: &mut Tx, text: &'static str) -> Result<()> {
+pub(super) async fn savepoint(tx: &mut Tx, text: &'static str) -> Result<()> {
     if tx.engine() == Engine::Sqlite {
         return Ok(()); // it has the file's write lock: nobody can be in the way
     }
-    within!(tx, c => sqlx::query(text).execute(c).await.map(drop)).doing("marking the start of a merge")
+    within!(tx, c => sqlx::query(text).execute(c).await.map(drop)).doing("marking a place in a merge")
 }
 
 async fn merge(tx: &mut Tx, into: &MergeInto, count: Count, took_ms: Millis) -> Result<Merged> {
+    plan_for_sets(tx).await?;
     let (now, number) = lock_goal(tx, into).await?;
     let evaluation = begin_evaluation(tx, into, count, took_ms).await?;
     // Where rows may be missing, what did not come may well have been returned.
@@ -56,6 +57,20 @@ async fn merge(tx: &mut Tx, into: &MergeInto, count: Count, took_ms: Millis) -> 
     let merged = Merged { evaluation, returned, at_least, opened, closed, changed };
     end_evaluation(tx, into, &merged, took_ms).await?;
     Ok(merged)
+}
+
+/// `PostgreSQL` learns late how many findings a goal has: by what it knew, it looked each of 380,000 rows up, three
+/// times. Both sides of these joins are whole sets, so they are hashed whatever it believes.
+async fn plan_for_sets(tx: &mut Tx) -> Result<()> {
+    let Tx::Postgres(transaction) = tx else { return Ok(()) };
+    sqlx::query(
+        "/* findings::plan, postgres */ SELECT set_config('enable_nestloop', 'off', true), \
+                set_config('work_mem', '64MB', true), set_config('jit', 'off', true)",
+    )
+    .execute(&mut **transaction)
+    .await
+    .map(drop)
+    .doing("beginning a merge")
 }
 
 /// Locks the goal's row, so that two evaluations of one goal are merged one after the other, and not one that
@@ -108,6 +123,9 @@ async fn close(tx: &mut Tx, into: &MergeInto, now: Millis) -> Result<i64> {
     )
     .bind(&into.goal).bind(now).persistent(false).execute(c).await.map(|done| done.rows_affected()))
     .doing(doing)?;
+    if kept == 0 {
+        return Ok(0); // mostly; and to find that out again is a join of both sets
+    }
     let gone = within!(tx, c => sqlx::query(
         "/* findings::close_live */ DELETE FROM findings WHERE goal = $1 \
             AND NOT EXISTS (SELECT 1 FROM incoming i WHERE i.subject = findings.subject)",
@@ -184,15 +202,14 @@ fn verdict(into: &MergeInto, ineffective: i32, now: Millis) -> (&'static str, De
 
 /// How many findings may be opened: whoever is open and was returned keeps its place, the rest is for new ones.
 async fn room(tx: &mut Tx, into: &MergeInto, count: Count) -> Result<i64> {
-    if count.kept <= into.most && !count.at_least {
-        return Ok(into.most);
-    }
     let open: i64 = within!(tx, c => sqlx::query_scalar(
         "/* findings::open_already */ SELECT count(*) FROM findings WHERE goal = $1",
     )
     .bind(&into.goal).fetch_one(c).await)
     .doing("counting the open findings of a goal")?;
-    Ok((into.most - open).max(0))
+    // What was not returned is closed by now. So if as many are open as were returned, they are the same.
+    let same = !count.at_least && open == count.kept;
+    Ok(if same { 0 } else { (into.most - open).max(0) })
 }
 
 /// What has been returned by as many evaluations in a row as its goal asks for may start.
@@ -234,6 +251,9 @@ impl Fresh {
 }
 
 async fn open(tx: &mut Tx, into: &MergeInto, fresh: &Fresh) -> Result<i64> {
+    if fresh.room == 0 {
+        return Ok(0);
+    }
     let (state, deferral, ripe_at, next_at) = fresh.first(into);
     let held_by = fresh.brake.as_ref().filter(|_| state == "held");
     let opened = within!(tx, c => sqlx::query(
@@ -243,8 +263,7 @@ async fn open(tx: &mut Tx, into: &MergeInto, fresh: &Fresh) -> Result<i64> {
          SELECT $1, i.subject, i.repository_id, i.fileserver_id, CAST($2 AS TEXT), i.lane, i.priority, i.reason, \
                 i.hints, i.evidence, $3, $4, $5, CAST($6 AS TEXT), $7, CAST($8 AS BIGINT), $9 \
            FROM incoming i \
-          WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.goal = $1 AND f.subject = i.subject) \
-          ORDER BY i.arrival LIMIT $10",
+          WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.goal = $1 AND f.subject = i.subject) LIMIT $10",
     )
     .bind(&into.goal).bind(&into.repair).bind(fresh.now).bind(fresh.evaluation).bind(state).bind(held_by)
     .bind(deferral.as_ref().map(Json)).bind(ripe_at).bind(next_at).bind(fresh.room).persistent(false)
