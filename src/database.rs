@@ -30,6 +30,7 @@ pub mod fileservers;
 pub mod findings;
 pub mod fleet;
 pub mod goals;
+pub mod goals_role;
 pub mod inventory;
 pub mod leases;
 pub mod parts;

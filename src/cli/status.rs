@@ -49,6 +49,9 @@ fn render(status: &Status, now: Millis) -> String {
             format!("  {} is {}, {} copies, {counts}", server.name, server.health, number(server.replicas));
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
+    for note in &status.notes {
+        let _ = writeln!(text, "NOTE        {note}");
+    }
     if status.backlog.stuck > 0 {
         let line =
             format!("STUCK       {} need a person → trued backlog --state stuck", status.backlog.stuck);
@@ -153,6 +156,7 @@ mod tests {
                 ..Backlog::default()
             },
             fileservers: vec![server("fs-1", Health::Online, true), server("fs-2", Health::Offline, false)],
+            notes: Vec::new(),
             health: HealthReport { level: "HEALTH_WARN".into(), codes: vec!["FILESERVER_SILENT".into()] },
         }
     }

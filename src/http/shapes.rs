@@ -20,6 +20,9 @@ pub struct Status {
     pub fileservers: Vec<FileserverRow>,
     /// What a person should know of.
     pub health: HealthReport,
+    /// What is not as it should be set up, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// How one goal stands.

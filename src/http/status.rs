@@ -44,6 +44,7 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         backlog: backlog(&counts, now),
         fileservers: rows,
         health,
+        notes: api.source.note().map(str::to_owned).into_iter().collect(),
     })
 }
 
