@@ -20,7 +20,7 @@ SELECT p.id AS repository_id, 200 AS priority,
   FROM repositories p JOIN countable_replicas c ON c.repository_id = p.id
  WHERE p.removed_at IS NULL AND p.id IN (SELECT repository_id FROM suspect)
  GROUP BY p.id, p.wanted, p.bytes
-HAVING count(DISTINCT c.rack_id) < p.wanted 
+HAVING count(DISTINCT c.rack_id) < p.wanted
    AND sum(CASE WHEN c.in_sync OR c.out_of_sync_since IS NULL OR c.out_of_sync_since > :now - :patience
                 THEN 1 ELSE 0 END) >= p.wanted
    AND EXISTS (SELECT 1 FROM fileservers g

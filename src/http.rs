@@ -52,6 +52,7 @@ pub fn router(api: Api) -> Router {
         .route("/repositories/{name}/compare", post(compare::compare).layer(DefaultBodyLimit::disable()))
         .route("/imports", post(imports::plan))
         .route("/imports/{id}/finish", post(imports::finish))
+        .route("/imports/{id}/abandon", post(imports::abandon))
         .fallback(problem::no_such_path);
     Router::new()
         .route("/livez", get(health::livez))

@@ -15,7 +15,9 @@ use super::client::Client;
 use super::failure::{Exit, Failure, sentence};
 use super::output::{self, size};
 use crate::fleet::Importer;
-use crate::http::shapes::{Compared, FinishImport, ImportCopy, ImportPlan, PlanImport, RepositoryShown};
+use crate::http::shapes::{
+    Changed, Compared, FinishImport, ImportCopy, ImportPlan, PlanImport, RepositoryShown,
+};
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::SignedReceipt;
 use crate::model::wire::{Identity, ImportRequest, RefusalCode};
@@ -146,7 +148,13 @@ impl Imports<'_> {
             return Ok(base);
         }
         let progress = Progress::new(name, source.bytes());
-        let taken = stream::to_all(&source, &content, &plan, &self.importer, &progress).await?;
+        let taken = match stream::to_all(&source, &content, &plan, &self.importer, &progress).await {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.give_up(&plan, &error).await?;
+                return Err(error);
+            }
+        };
         progress.phase("publishing");
         let shown = finish(&self.client, &self.importer, &plan, &content, &taken).await?;
         progress.end();
@@ -157,6 +165,15 @@ impl Imports<'_> {
             message: names(&shown),
             ..base
         })
+    }
+
+    /// Forgets the plan for a source that will never be whole; any other one is gone on with later.
+    async fn give_up(&self, plan: &ImportPlan, error: &anyhow::Error) -> anyhow::Result<()> {
+        if error.is::<stream::Broken>() {
+            let path = ["imports", &plan.id.to_string(), "abandon"];
+            let _: Changed = self.client.post(&path, &serde_json::json!({})).await?;
+        }
+        Ok(())
     }
 
     /// What is there already with the same content is passed over; with another one it is refused.

@@ -66,6 +66,8 @@ pub struct Detector {
     pub offline_ms: Millis,
     missed: u32,
     counted_until: Millis,
+    /// Whether it ever answered: what was never there has lost no time.
+    ever: bool,
 }
 
 impl Detector {
@@ -78,6 +80,7 @@ impl Detector {
             offline_ms: row.offline_ms,
             missed: u32::from(row.health == Health::Suspect),
             counted_until: now,
+            ever: row.seen_at.is_some(),
         }
     }
 
@@ -87,6 +90,7 @@ impl Detector {
         let next = match seen {
             Seen::Answered => {
                 self.missed = 0;
+                self.ever = true;
                 Health::Online
             }
             Seen::Troubled | Seen::Missed => {
@@ -120,7 +124,7 @@ impl Detector {
     }
 
     fn count(&mut self, now: Millis) {
-        if self.health == Health::Offline {
+        if self.health == Health::Offline && self.ever {
             self.offline_ms += (now - self.counted_until).clamp(0, LONGEST_STEP);
         }
         self.counted_until = now;
@@ -132,6 +136,16 @@ mod tests {
     use super::*;
     use crate::controller::testing::fileserver;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_fileserver_that_never_answered_has_lost_no_time_of_its_grace() {
+        let mut row = fileserver(1);
+        (row.health, row.seen_at) = (Health::Offline, None);
+        let mut detector = Detector::resume(&row, 0);
+        detector.observe(Seen::Missed, 20_000, Duration::from_hours(1));
+        detector.observe(Seen::Answered, 30_000, Duration::from_hours(1));
+        assert_eq!((detector.health, detector.offline_ms), (Health::Online, 0));
+    }
 
     const HOUR: Duration = Duration::from_hours(1);
 

@@ -54,7 +54,7 @@ pub(crate) fn fileserver(id: i64) -> Fileserver {
         agent_version: None,
         git_version: None,
         inventory_generation: 0,
-        seen_at: None,
+        seen_at: Some(0),
     }
 }
 

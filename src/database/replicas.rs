@@ -187,8 +187,9 @@ async fn measure(tx: &mut Tx, repository: RepositoryId, taken: &[Taken]) -> Resu
 }
 
 /// Seats rise up to wanted where more replicas are live and in sync than there are seats. Nothing else raises
-/// them: not a failure, not a fileserver that comes back, not a higher number wanted.
-async fn raise_seats(tx: &mut Tx, repository: RepositoryId) -> Result<()> {
+/// them: not a failure, not a fileserver that comes back, not a higher number wanted by itself. The caller has
+/// locked the repository's row and knows that no push is open.
+pub(super) async fn raise_seats(tx: &mut Tx, repository: RepositoryId) -> Result<()> {
     within!(tx, c => sqlx::query(
         "/* replicas::raise_seats */ UPDATE repositories SET seats = CASE WHEN l.live < wanted THEN l.live ELSE wanted END \
            FROM (SELECT count(*) AS live FROM replicas \

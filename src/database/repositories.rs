@@ -2,7 +2,7 @@
 use super::rows::{self, ReplicaRow, RepositoryRow};
 use super::transaction::{Tx, retrying, within};
 use super::values::{Ids, Words};
-use super::{Database, DatabaseError, Doing, Engine, Result, on};
+use super::{Database, DatabaseError, Doing, Engine, Result, on, replicas};
 use crate::model::fleet::{Replica, Repository};
 use crate::model::id::RepositoryId;
 use std::collections::BTreeMap;
@@ -119,7 +119,8 @@ fn bounded(ids: &[RepositoryId]) -> Result<Ids> {
 }
 
 /// Changes how many copies are wanted, and lowers the seats where fewer are wanted than there are seats
-/// (only with no push open). Returns the repository as it then is.
+/// (only with no push open). They rise where enough copies are live and in sync already. Returns the repository
+/// as it then is.
 ///
 /// # Errors
 /// When seats would fall while a push is open, the number is 0 or beyond [`MOST_WANTED`], there is no such
@@ -153,8 +154,12 @@ async fn try_set_wanted(db: &Database, id: RepositoryId, wanted: u32) -> Result<
     .bind(id).bind(i64::from(wanted)).bind(i64::from(seats))
     .execute(c).await.map(drop))
     .doing(doing)?;
+    if !push_is_open(&mut tx, id).await? {
+        replicas::raise_seats(&mut tx, id).await?;
+    }
+    let after = lock(&mut tx, id).await?;
     tx.commit().await?;
-    Ok(Repository { wanted, seats, ..before })
+    Ok(after.unwrap_or(before))
 }
 
 /// Locks a repository's row against every other writer and reads it as it now is. Whoever writes replicas,

@@ -5,7 +5,7 @@
 use super::fileservers::record;
 use super::problem::{Answer, Problem};
 use super::repositories::check_wanted;
-use super::shapes::{FinishImport, ImportCopy, ImportPlan, PlanImport, RepositoryShown};
+use super::shapes::{Changed, FinishImport, ImportCopy, ImportPlan, PlanImport, RepositoryShown};
 use super::state::Api;
 use crate::clock;
 use crate::database::{fileservers, parts, repositories};
@@ -143,6 +143,19 @@ pub async fn finish(
     let detail = serde_json::json!({ "copies": agreeing.len(), "wanted": repository.wanted });
     record(&api, "repo.import", &repository.name, None, detail).await?;
     Ok(Json(super::repositories::shown(&api, repository).await?))
+}
+
+/// `POST /api/v1/imports/{id}/abandon`: forgets an import that will not be finished.
+///
+/// # Errors
+/// When there is no such import, or the engine fails.
+pub async fn abandon(State(api): State<Api>, Path(id): Path<i64>) -> Answer<Changed> {
+    let id = RepositoryId(id);
+    let import = repositories::import(&api.db, id)
+        .await?
+        .ok_or_else(|| Problem::not_found(format!("no import of number {id} is under way")))?;
+    repositories::abandon_import(&api.db, id).await?;
+    Ok(Json(Changed { message: format!("the import of {} is given up", import.name), changed: true }))
 }
 
 fn open(api: &Api, signed: &SignedReceipt, id: RepositoryId, parts: &[Part]) -> Result<Receipt, Problem> {

@@ -179,7 +179,7 @@ pub async fn find(api: &Api, name: &str) -> Result<Repository, Problem> {
     }
     let problem = Problem::not_found(format!("there is no repository {name:?}"));
     // Names are sorted: what is typed half stands next to what is meant, without reading them all.
-    let start: String = name.chars().take(2).collect();
+    let start: String = name.chars().take(1).collect();
     let near = repositories::page(&api.db, &start, USUAL, false).await?;
     Err(match did_you_mean(name, near.iter().map(|one| one.name.as_str())) {
         Some(hint) => problem.hint(hint),

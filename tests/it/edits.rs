@@ -14,7 +14,7 @@ const BAD: [(&str, &str, &str); 7] = [
     (
         "column",
         "-- goal: probe\n-- summary: Nothing.\n-- subject: repository\n--\nSELECT r.repo_idd AS repository_id\n  FROM replicas r\n",
-        "probe.sql:5:8",
+        "probe.sql:5:",
     ),
     (
         "delete",

@@ -283,13 +283,13 @@ async fn a_git_that_fails_is_an_error_and_has_the_copy_flagged() {
     make_repository(&layout.repository(ID));
     let agent = start(options(root.path())).await;
     until(async || agent.status().await.inventory_complete.then_some(())).await;
-    std::fs::write(layout.repository(ID).join("config"), "[core\n").unwrap();
+    std::fs::write(layout.repository(ID).join("packed-refs"), "neither name nor object\n").unwrap();
     let read = grant(Role::Router, Action::Read, Some(ID), "alpha");
     let path = "/v1/repositories/7/git/info/refs?service=git-upload-pack";
     let response = agent.ask(Method::GET, path, &read, "").await;
     assert_eq!(response.status(), 500);
     let refusal: Refusal = response.json().await.unwrap();
-    assert!(refusal.code == RefusalCode::Damaged && refusal.message.contains("bad config"), "{refusal}");
+    assert!(refusal.code == RefusalCode::Damaged && refusal.message.contains("packed-refs"), "{refusal}");
     assert!(agent.inventory().await.entries[0].changed);
     let pushed = agent.ask(Method::GET, &path.replace("upload", "receive"), &read, "").await;
     assert_eq!(pushed.status(), 400);

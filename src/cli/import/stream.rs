@@ -1,6 +1,5 @@
 //! One pack, read once, to several agents at the same time, with bounded memory.
 
-use super::super::failure::{Exit, Failure};
 use super::progress::Progress;
 use super::source::{Content, Source};
 use crate::fleet::{CallError, Importer};
@@ -27,6 +26,11 @@ const QUIET: Duration = Duration::from_hours(1);
 
 /// How long git may take to end after its last byte.
 const GIT_ENDS: Duration = Duration::from_mins(1);
+
+/// The source cannot be read to its end: no second try will help.
+#[derive(Debug, thiserror::Error)]
+#[error("it is broken: git cannot read all of it: {0}")]
+pub struct Broken(String);
 
 type Piece = Result<Bytes, std::io::Error>;
 
@@ -152,7 +156,7 @@ async fn pump(
         return Ok(());
     }
     let words = ended.stderr.trim().replace('\n', "; ");
-    Err(Failure::new(Exit::Failed, format!("it is broken: git cannot read all of it: {words}")).into())
+    Err(Broken(words).into())
 }
 
 /// Gives one piece to every agent that still takes pieces; whether any is left.

@@ -127,6 +127,8 @@ on_each_engine! {
         let now = again(db, "r").await;
         assert_eq!((now.seats, now.wanted), (4, 4));
         assert_eq!(repositories::set_wanted(db, id, 2).await.expect("set").seats, 2);
+        let again = repositories::set_wanted(db, id, 4).await.expect("set");
+        assert_eq!(again.seats, 4, "copies that are there give their seats at once");
         assert_eq!(number(db, "SELECT replica_count FROM repositories").await, 4);
         assert_eq!(number(db, "SELECT rack_count FROM repositories").await, 4);
         assert_eq!(abandon_copy(db, id, on[3], 0).await.expect("asked"), Recorded::Written);

@@ -1,0 +1,229 @@
+//! Commands that have verbs of their own: parts, repositories, fileservers, goals.
+
+use super::checked_duration;
+use crate::model::fleet::ObjectFormat;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// `trued part`
+#[derive(Debug, Args)]
+pub struct PartCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: PartVerb,
+}
+
+/// What to do with parts.
+#[derive(Debug, Subcommand)]
+pub enum PartVerb {
+    /// Add a part and print its enrolment file: keep it secret.
+    Add {
+        /// What it is.
+        role: AddedRole,
+        /// Its name.
+        name: String,
+        /// Straight in the database, without the API.
+        #[arg(long, value_name = "URL")]
+        database_url: Option<String>,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// List all parts.
+    List,
+}
+
+/// Roles of parts that are added by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AddedRole {
+    /// Repairs.
+    Worker,
+    /// Evaluates, dispatches, observes.
+    Controller,
+}
+
+/// Flags of every change.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Change {
+    /// Why; kept with who and when.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `trued repo`
+#[derive(Debug, Args)]
+pub struct RepoCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: RepoVerb,
+}
+
+/// What to do with repositories.
+#[derive(Debug, Subcommand)]
+pub enum RepoVerb {
+    /// Import repositories of this machine: bare or ordinary ones, and directories of them.
+    Import(Import),
+    /// Create an empty repository.
+    Create {
+        /// Its name.
+        name: String,
+        /// Copies wanted.
+        #[arg(long, default_value_t = 3, value_name = "N")]
+        replicas: u32,
+        /// The hash its objects are named by: sha1 or sha256.
+        #[arg(long, default_value = "sha1", value_name = "FORMAT")]
+        object_format: ObjectFormat,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// List repositories.
+    List {
+        /// Only those that an open finding is about; exit code 3 when there are any.
+        #[arg(long)]
+        behind: bool,
+        /// At most so many.
+        #[arg(long, default_value_t = 1_000, value_name = "N")]
+        limit: usize,
+    },
+    /// Show one repository with its copies.
+    Show {
+        /// Its name or number.
+        name: String,
+    },
+    /// Change how many copies are wanted.
+    SetReplicas {
+        /// Its name or number.
+        name: String,
+        /// Copies wanted.
+        wanted: u32,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// `trued repo import`
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Repositories, or directories that hold some.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The name, for a single repository; else each directory's own, without .git.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Put before each name.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub prefix: String,
+    /// Copies wanted.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub replicas: u32,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `trued fileserver`
+#[derive(Debug, Args)]
+pub struct FileserverCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: FileserverVerb,
+}
+
+/// What to do with fileservers.
+#[derive(Debug, Subcommand)]
+pub enum FileserverVerb {
+    /// List fileservers.
+    List,
+    /// Show one fileserver.
+    Show {
+        /// Its name or number.
+        name: String,
+    },
+    /// Add a fileserver and print its agent's enrolment file: keep it secret.
+    Add {
+        /// Its name.
+        name: String,
+        /// The rack that it stands in.
+        #[arg(long)]
+        rack: String,
+        /// Address of its agent, such as <http://10.0.0.7:7100>; that of the API is --api here.
+        // The same id as the global flag: clap then takes this one in its place.
+        #[arg(id = "url", long = "url", value_name = "URL")]
+        agent_url: String,
+        /// Address of the API.
+        #[arg(long, env = "TRUED_URL", value_name = "URL")]
+        api: Option<String>,
+        /// Straight in the database, without the API.
+        #[arg(long, value_name = "URL")]
+        database_url: Option<String>,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Let it take new copies, reads and pushes.
+    Serve {
+        /// Its name or number.
+        name: String,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Give it nothing new; what it holds stays and counts.
+    Quiesce {
+        /// Its name or number.
+        name: String,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// `trued goal`
+#[derive(Debug, Args)]
+pub struct GoalCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: GoalVerb,
+}
+
+/// What to do with goals.
+#[derive(Debug, Subcommand)]
+pub enum GoalVerb {
+    /// List goals.
+    List,
+    /// Show one goal with its query.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Check goal files on the real engine; exit code 1 when one does not check.
+    Check {
+        /// The files.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Check on this database, without the API.
+        #[arg(long, value_name = "URL")]
+        database_url: Option<String>,
+    },
+    /// Show what a goal returns now; changes nothing. Exit code 3 when it returns rows.
+    Run {
+        /// Its name.
+        name: String,
+        /// At most so many rows.
+        #[arg(long, default_value_t = 100, value_name = "N")]
+        limit: usize,
+    },
+    /// Evaluate goals at once and wait for the result; none named: all.
+    Evaluate {
+        /// Their names.
+        names: Vec<String>,
+        /// Longest wait.
+        #[arg(long, default_value = "60s", value_parser = checked_duration, value_name = "DURATION")]
+        wait: String,
+    },
+}
