@@ -43,7 +43,7 @@ async fn postgres() -> Option<(Scratch, Source)> {
     let standing = goals_role::mend(scratch.database(), &SECRET, None).await.unwrap();
     assert!(matches!(standing, Standing::Ready { .. }), "{standing:?}");
     let login = goals_role::login(scratch.database()).await.unwrap().unwrap();
-    let source = Source::new(scratch.url()).unwrap().as_role(&login.role, &login.password.unwrap());
+    let source = Source::new(scratch.url()).unwrap().with_login(&login.role, &login.password.unwrap());
     Some((scratch, source))
 }
 

@@ -33,7 +33,9 @@ pub async fn run(global: &Global, ask: Migrate) -> anyhow::Result<Exit> {
         n => format!("{n} migrations were applied; fleet {}", fleet.fleet_id),
     });
     let standing = mend_role(&db, &config).await?;
-    told(&standing).iter().for_each(|line| output::line(line));
+    for line in told(&standing) {
+        output::line(&line);
+    }
     db.close().await;
     Ok(Exit::Done)
 }

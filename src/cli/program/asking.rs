@@ -29,12 +29,12 @@ pub async fn source(config: &Config, db: &Database) -> anyhow::Result<Source> {
         })?;
     } else if db.engine() == Engine::Postgres {
         let login = goals_role::login(db).await.context("reading the goals' role")?;
-        source = match login.and_then(|login| Some((login.role, login.password?))) {
-            Some((role, password)) => source.as_role(&role, &password),
-            None => {
-                tracing::warn!("{NO_ROLE}");
-                source.with_note(Some(NO_ROLE.to_owned()))
-            }
+        let login = login.and_then(|login| Some((login.role, login.password?)));
+        source = if let Some((role, password)) = login {
+            source.with_login(&role, &password)
+        } else {
+            tracing::warn!("{NO_ROLE}");
+            source.with_note(Some(NO_ROLE.to_owned()))
         };
     }
     for (name, url) in &config.databases {

@@ -53,7 +53,11 @@ mod tests {
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes
+            .iter()
+            .flat_map(|byte| [byte >> 4, byte & 15])
+            .filter_map(|digit| char::from_digit(digit.into(), 16))
+            .collect()
     }
 
     /// RFC 4231, case 2, and a well-known vector of PBKDF2.

@@ -125,12 +125,12 @@ async fn open(door: &Door, timeout: Millis, trace: &Trace) -> Result<PgConnectio
         Ok(connection)
     };
     let opened = tokio::time::timeout(duration(timeout).min(OPENING), opening).await;
-    opened.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(away)
+    opened.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(|error| away(&error))
 }
 
-fn away(error: sqlx::Error) -> Problem {
+fn away(error: &sqlx::Error) -> Problem {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default();
-    let message = match &error {
+    let message = match error {
         sqlx::Error::PoolTimedOut => "the database does not answer".to_owned(),
         error => error.to_string(),
     };

@@ -76,7 +76,7 @@ impl Place {
 
 impl Source {
     /// Goals will be asked of this database (`sqlite:PATH`, `postgres://…`), and as its role until
-    /// [`as_role`](Self::as_role) or [`at`](Self::at) says otherwise.
+    /// [`with_login`](Self::with_login) or [`at`](Self::at) says otherwise.
     ///
     /// # Errors
     /// When the URL is of neither kind.
@@ -86,7 +86,7 @@ impl Source {
 
     /// As a role of its own. The role of the URL is kept for ending sessions that do not end themselves.
     #[must_use]
-    pub fn as_role(mut self, role: &str, password: &str) -> Self {
+    pub fn with_login(mut self, role: &str, password: &str) -> Self {
         if let Place::Postgres(door) = &mut self.fleet {
             door.login(|options| options.username(role).password(password));
         }
