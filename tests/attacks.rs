@@ -202,7 +202,7 @@ async fn the_role_can_do_nothing_that_the_reader_would_refuse() {
         "SELECT * FROM fleet",
     ] {
         let error = sqlx::query(sql).execute(&mut victim).await.unwrap_err();
-        let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
+        let code = error.as_database_error().and_then(|error| error.code().map(std::borrow::Cow::into_owned));
         assert!(matches!(code.as_deref(), Some("42501" | "25006")), "{sql}: {error}");
     }
 }
