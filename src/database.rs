@@ -31,6 +31,7 @@ pub mod fileservers;
 pub mod findings;
 pub mod fleet;
 pub mod goals;
+pub mod goals_role;
 pub mod history;
 pub mod inventory;
 pub mod leases;

@@ -13,6 +13,7 @@ pub mod fleet;
 pub mod goal;
 pub mod grant;
 pub mod id;
+pub mod published;
 pub mod token;
 pub mod wire;
 

@@ -7,7 +7,6 @@ use super::output::{self, age, moment_or_dash};
 use crate::clock;
 use crate::config::value;
 use crate::goal::library;
-use crate::goal::session::Source;
 use crate::http::shapes::{
     Approve, Asked, Changed, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun,
     Status,
@@ -122,7 +121,9 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 async fn check_here(global: &Global, url: &str, file: &Path, text: &str) -> anyhow::Result<Option<String>> {
-    let source = Source::new(url).map_err(|problem| Failure::usage(problem.message))?;
+    let (_, config) = super::settings::with_flags(global, &[])?;
+    let db = super::migrate::open(url).await?;
+    let source = super::program::asking::source(&config, &db).await?;
     let repairs = super::program::files::repairs(global)?;
     let known = super::program::files::subjects(&repairs);
     let problem = library::check(file, text, &source, &known).await.err();

@@ -52,6 +52,9 @@ fn render(status: &Status, now: Millis) -> String {
     for brake in &status.brakes {
         let _ = writeln!(text, "{}", cut(&held(brake), WIDTH));
     }
+    for note in &status.notes {
+        let _ = writeln!(text, "NOTE        {note}");
+    }
     if status.backlog.stuck > 0 {
         let line =
             format!("STUCK       {} need a person → trued backlog --state stuck", status.backlog.stuck);
@@ -172,6 +175,7 @@ mod tests {
                 codes: vec!["FILESERVER_SILENT".into()],
                 details: vec![],
             },
+            notes: Vec::new(),
         }
     }
 

@@ -33,6 +33,12 @@ pub const KEYS: &[Key] = &[
         "",
         "Where the fleet is remembered: sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME. Empty: none; `trued up` then keeps a file below its data directory.",
     ),
+    secret(
+        "database.goals_url",
+        Kind::DatabaseUrl,
+        "",
+        "The same PostgreSQL database as a role that may only read, for goals. Empty: the role that `trued migrate` makes, whose password is kept in the database.",
+    ),
     key(
         "http.listen",
         Kind::Address,

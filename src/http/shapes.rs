@@ -29,6 +29,9 @@ pub struct Status {
     pub brakes: Vec<BrakeRow>,
     /// What a person should know of.
     pub health: HealthReport,
+    /// What is not as it should be set up, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// One brake.

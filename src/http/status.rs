@@ -45,6 +45,7 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         fileservers: rows,
         brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
         health,
+        notes: api.source.note().map(str::to_owned).into_iter().collect(),
     })
 }
 

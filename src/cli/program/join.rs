@@ -2,6 +2,7 @@
 
 use super::super::args::Global;
 use super::super::enrolment;
+use super::asking;
 use super::files::{self, Asking, Directories, Files, Shared, subjects};
 use crate::agent::layout::Layout;
 use crate::config::Config;
@@ -59,7 +60,7 @@ impl Base {
         fleet: Fleet,
         directories: Directories,
     ) -> anyhow::Result<Self> {
-        let source = Source::new(db.url()).map_err(|problem| anyhow::anyhow!(problem.message))?;
+        let source = asking::source(&config, &db).await?;
         let repairs = Arc::new(directories.repairs()?);
         let goals = Shared::default();
         let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone()).await?;
