@@ -12,6 +12,7 @@ use trued::database::goals;
 use trued::database::scratch::Scratch;
 use trued::goal::session::Source;
 use trued::goal::{Engine, Goal};
+use trued::model::finding::Exception;
 
 /// More than this the process may not grow.
 const LIMIT_KIB: u64 = 64 * 1024;
@@ -42,7 +43,7 @@ async fn evaluate(scratch: &Scratch, source: &Source, goal: &Goal) -> Merged {
         stuck_after: 3,
         most: i64::try_from(goal.max_rows).unwrap(),
     };
-    let (sender, mut batches) = mpsc::channel(4);
+    let (sender, mut batches) = mpsc::channel::<Vec<Exception>>(4);
     let collect = async {
         let mut merge = Merge::begin(db, into).await.unwrap();
         while let Some(batch) = batches.recv().await {
