@@ -112,6 +112,9 @@ async fn into(db: &Database) -> anyhow::Result<MergeInto> {
         backoff_ms: vec![0, 60_000],
         stuck_after: 3,
         most: 500_000,
+        in_a_row: 1,
+        brake: None,
+        removes: false,
     })
 }
 

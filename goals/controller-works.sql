@@ -11,16 +11,24 @@
 -- are gone, or that all of their attempts hang. A deep backlog that moves is no finding
 -- here: its age is what counts.
 --
--- What a goal's repair is, is read off one of its findings, so that a flood of findings
--- is not read; whether one was ready for long is asked only where nothing ended.
+-- A flood of findings must not slow down what watches it. So a goal's repair is read off
+-- one of its findings; only where nothing of that repair ended is one that could start
+-- looked for, and only among that goal's own. CASE keeps that order, LIMIT keeps
+-- PostgreSQL from making a join of it, and ORDER BY keeps it to the indexes.
 SELECT 'goal ' || s.goal AS key, 500 AS priority,
        CAST(s.failures AS TEXT) || ' evaluations in a row did not finish' AS reason, s.error, s.evaluated_at
   FROM goal_states s
  WHERE s.state = 'unknown' AND s.failures >= :failures
 UNION ALL
-SELECT 'repair ' || w.repair, 500, 'work is ready, and none has ended for long', NULL, NULL
-  FROM (SELECT DISTINCT (SELECT n.repair FROM findings n WHERE n.goal = s.goal ORDER BY n.goal, n.subject LIMIT 1) AS repair
-          FROM goal_states s WHERE s.findings > 0) AS w
- WHERE w.repair IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM attempt_history h WHERE h.finished_at > :now - :silence AND h.repair = w.repair)
-   AND EXISTS (SELECT 1 FROM findings n WHERE n.state = 'ready' AND n.repair = w.repair AND n.next_at <= :now - :silence);
+SELECT 'repair ' || still.repair, 500, 'work is ready, and none has ended for long', NULL, NULL
+  FROM (SELECT DISTINCT w.repair
+          FROM (SELECT s.goal, (SELECT n.repair FROM findings n WHERE n.goal = s.goal ORDER BY n.goal, n.subject LIMIT 1) AS repair
+                  FROM goal_states s WHERE s.findings > 0) AS w
+         WHERE CASE WHEN (SELECT h.id FROM attempt_history h
+                           WHERE h.finished_at > :now - :silence AND h.repair = w.repair
+                           ORDER BY h.finished_at LIMIT 1) IS NULL
+                    THEN (SELECT n.id FROM findings n
+                           WHERE n.goal = w.goal AND n.state = 'ready' AND n.repair = w.repair
+                             AND n.next_at <= :now - :silence
+                           ORDER BY n.goal, n.subject LIMIT 1)
+               END IS NOT NULL) AS still;

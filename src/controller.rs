@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 mod audit;
 pub mod brakes;
+mod braking;
 pub mod detector;
 mod dispatch;
 mod evaluate;
@@ -34,6 +35,7 @@ mod prune;
 mod right;
 pub mod schedule;
 mod suspects;
+mod undoing;
 pub mod verdict;
 
 #[cfg(test)]
@@ -61,6 +63,8 @@ pub struct Settings {
     pub fill_limit: i64,
     /// Time offline after which a fileserver's replicas no longer count. Default 30 min.
     pub grace: Duration,
+    /// So long a rack that is silent as a whole is waited for before its replicas are copied elsewhere. Default 60 min.
+    pub rack_grace: Duration,
     /// How often agents are asked.
     pub pace: Pace,
     /// Ids that the audit adds to the suspects at a time; 0: there is no audit. Default 100,000.
@@ -102,6 +106,7 @@ impl Default for Settings {
             in_flight: 2_000,
             fill_limit: 90,
             grace: Duration::from_mins(30),
+            rack_grace: Duration::from_mins(60),
             pace: Pace::default(),
             audit_slice: 100_000,
             audit_period: Duration::from_mins(2),

@@ -26,10 +26,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub mod attempts;
 pub mod audit;
+pub mod brakes;
 pub mod fileservers;
 pub mod findings;
 pub mod fleet;
 pub mod goals;
+pub mod goals_role;
 pub mod history;
 pub mod inventory;
 pub mod leases;

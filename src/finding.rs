@@ -7,5 +7,6 @@
 pub mod admit;
 mod limits;
 mod order;
+pub mod undo;
 
 pub use admit::{Admission, Facts, admit};

@@ -6,6 +6,8 @@
 //! something must come as `application/json`, which no page of another site can send unasked.
 
 pub mod backlog;
+pub mod brakes;
+pub mod codes;
 pub mod compare;
 pub mod fileservers;
 pub mod goals;
@@ -36,6 +38,8 @@ pub fn router(api: Api) -> Router {
     let v1 = Router::new()
         .route("/status", get(status::show))
         .route("/backlog", get(backlog::list))
+        .route("/backlog/retry", post(brakes::retry))
+        .route("/brakes/approve", post(brakes::approve))
         .route("/why", get(why::show))
         .route("/goals", get(goals::list))
         .route("/goals/check", post(goals::check))

@@ -5,6 +5,7 @@
 //! 1970 in UTC ([`Millis`]), sizes are bytes.
 
 pub mod attempt;
+pub mod brake;
 pub mod chance;
 pub mod checksum;
 pub mod finding;
@@ -12,6 +13,7 @@ pub mod fleet;
 pub mod goal;
 pub mod grant;
 pub mod id;
+pub mod published;
 pub mod token;
 pub mod wire;
 

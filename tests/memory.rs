@@ -42,6 +42,9 @@ async fn evaluate(scratch: &Scratch, source: &Source, goal: &Goal) -> Merged {
         backoff_ms: vec![0],
         stuck_after: 3,
         most: i64::try_from(goal.max_rows).unwrap(),
+        in_a_row: 1,
+        brake: None,
+        removes: false,
     };
     let (sender, mut batches) = mpsc::channel::<Vec<Exception>>(4);
     let collect = async {

@@ -200,7 +200,11 @@ pub struct Migrate {
 
 /// `trued backlog`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Backlog {
+    /// What to do; nothing: list it.
+    #[command(subcommand)]
+    pub verb: Option<BacklogVerb>,
     /// Of this goal.
     #[arg(long)]
     pub goal: Option<String>,
@@ -213,6 +217,23 @@ pub struct Backlog {
     /// At most so many.
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub limit: u32,
+}
+
+/// What to do with the backlog.
+#[derive(Debug, Subcommand)]
+pub enum BacklogVerb {
+    /// Begin stuck findings anew: what was tried no longer counts.
+    Retry {
+        /// Findings by number.
+        #[arg(required_unless_present = "goal", value_name = "ID")]
+        ids: Vec<i64>,
+        /// All stuck findings of this goal.
+        #[arg(long)]
+        goal: Option<String>,
+        /// Reason and dry run.
+        #[command(flatten)]
+        change: Change,
+    },
 }
 
 /// `trued why`

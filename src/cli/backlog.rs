@@ -1,12 +1,12 @@
 //! `trued backlog`: open findings that need a repair, and what each waits for.
 
-use super::args::{Backlog, Global};
+use super::args::{Backlog, BacklogVerb, Change, Global};
 use super::client::Client;
-use super::failure::Exit;
+use super::failure::{Exit, Failure};
 use super::output::{self, age};
 use crate::clock;
 use crate::database::report::BacklogRow;
-use crate::http::shapes::BacklogList;
+use crate::http::shapes::{BacklogList, Changed, Retry};
 use crate::model::Millis;
 
 /// Runs it.
@@ -14,6 +14,9 @@ use crate::model::Millis;
 /// # Errors
 /// When nobody answers.
 pub async fn run(global: &Global, ask: Backlog) -> anyhow::Result<Exit> {
+    if let Some(BacklogVerb::Retry { ids, goal, change }) = ask.verb {
+        return retry(global, ids, goal, change).await;
+    }
     let mut query = vec![("limit", ask.limit.to_string())];
     query.extend(ask.goal.map(|goal| ("goal", goal)));
     query.extend(ask.fileserver.map(|name| ("fileserver", name)));
@@ -27,6 +30,14 @@ pub async fn run(global: &Global, ask: Backlog) -> anyhow::Result<Exit> {
     if list.more {
         eprintln!("there are more; --limit shows more of them");
     }
+    Ok(Exit::Done)
+}
+
+async fn retry(global: &Global, ids: Vec<i64>, goal: Option<String>, change: Change) -> anyhow::Result<Exit> {
+    let reason = change.reason.ok_or_else(|| Failure::usage("a retry needs --reason".to_owned()))?;
+    let ask = Retry { ids, goal, reason, dry_run: change.dry_run };
+    let changed: Changed = Client::new(global)?.post(&["backlog", "retry"], &ask).await?;
+    output::answer(global.output, &changed, || changed.message.clone())?;
     Ok(Exit::Done)
 }
 

@@ -1,15 +1,15 @@
 //! `trued goal`: lists, one, a check, what one returns now, a look again.
 
-use super::args::{Global, GoalCommand, GoalVerb};
+use super::args::{Change, Global, GoalCommand, GoalVerb};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, age, moment_or_dash};
 use crate::clock;
 use crate::config::value;
 use crate::goal::library;
-use crate::goal::session::Source;
 use crate::http::shapes::{
-    Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun, Status,
+    Approve, Asked, Changed, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun,
+    Status,
 };
 use crate::model::Millis;
 use crate::model::finding::Exception;
@@ -34,6 +34,7 @@ pub async fn run(global: &Global, ask: GoalCommand) -> anyhow::Result<Exit> {
         GoalVerb::Show { name } => show(global, &name).await,
         GoalVerb::Check { files, database_url } => check(global, &files, database_url).await,
         GoalVerb::Run { name, limit } => run_one(global, &name, limit).await,
+        GoalVerb::Approve { name, brake, change } => approve(global, name, brake, change).await,
         GoalVerb::Evaluate { names, wait } => evaluate(global, names, &wait).await,
     }
 }
@@ -120,7 +121,9 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 async fn check_here(global: &Global, url: &str, file: &Path, text: &str) -> anyhow::Result<Option<String>> {
-    let source = Source::new(url).map_err(|problem| Failure::usage(problem.message))?;
+    let (_, config) = super::settings::with_flags(global, &[])?;
+    let db = super::migrate::open(url).await?;
+    let source = super::program::asking::source(&config, &db).await?;
     let repairs = super::program::files::repairs(global)?;
     let known = super::program::files::subjects(&repairs);
     let problem = library::check(file, text, &source, &known).await.err();
@@ -172,6 +175,19 @@ async fn evaluate(global: &Global, names: Vec<String>, wait: &str) -> anyhow::Re
     let list = serde_json::json!({ "goals": goals });
     output::answer(global.output, &list, || table(goals.iter()))?;
     Ok(exit(&goals))
+}
+
+async fn approve(
+    global: &Global,
+    goal: Option<String>,
+    brake: Option<String>,
+    change: Change,
+) -> anyhow::Result<Exit> {
+    let reason = change.reason.ok_or_else(|| Failure::usage("an approval needs --reason".to_owned()))?;
+    let ask = Approve { goal, brake, reason, dry_run: change.dry_run };
+    let changed: Changed = Client::new(global)?.post(&["brakes", "approve"], &ask).await?;
+    output::answer(global.output, &changed, || changed.message.clone())?;
+    Ok(Exit::Done)
 }
 
 fn exit(goals: &[GoalRow]) -> Exit {

@@ -3,7 +3,9 @@
 use super::args::{Global, Migrate};
 use super::failure::{Exit, Failure};
 use super::{enrolment, output, settings};
+use crate::config::Config;
 use crate::config::value::mask_url;
+use crate::database::goals_role::{self, Standing};
 use crate::database::{Database, SchemaState, fleet};
 use crate::model::checksum::ChecksumKey;
 use anyhow::Context as _;
@@ -16,7 +18,9 @@ const FIRST_KEY: i64 = 1;
 /// # Errors
 /// When the database cannot be opened, or its tables are newer.
 pub async fn run(global: &Global, ask: Migrate) -> anyhow::Result<Exit> {
-    let url = settings::database_url(global, ask.database_url.as_deref())?;
+    let flags = [("--database-url", "database.url", ask.database_url.clone())];
+    let (_, config) = settings::with_flags(global, &flags)?;
+    let url = settings::required(config.database_url.clone())?;
     let db = open(&url).await?;
     if ask.check {
         return check(&db).await;
@@ -28,8 +32,45 @@ pub async fn run(global: &Global, ask: Migrate) -> anyhow::Result<Exit> {
         1 => format!("1 migration was applied; fleet {}", fleet.fleet_id),
         n => format!("{n} migrations were applied; fleet {}", fleet.fleet_id),
     });
+    let standing = mend_role(&db, &config).await?;
+    for line in told(&standing) {
+        output::line(&line);
+    }
     db.close().await;
     Ok(Exit::Done)
+}
+
+/// Makes or mends the role that goals are asked as.
+///
+/// # Errors
+/// When the engine fails otherwise than by refusing.
+pub async fn mend_role(db: &Database, config: &Config) -> anyhow::Result<Standing> {
+    let url = Some(config.goals_url.as_str()).filter(|url| !url.is_empty());
+    Ok(goals_role::mend(db, &enrolment::secret()?, url).await?)
+}
+
+/// How the role stands, for people.
+fn told(standing: &Standing) -> Vec<String> {
+    match standing {
+        Standing::Embedded => Vec::new(),
+        Standing::Ready { role, remains } if remains.is_empty() => {
+            vec![format!(
+                "goals are asked as role {role}, which can read the published tables and nothing else"
+            )]
+        }
+        Standing::Ready { role, remains } => {
+            let mut lines = vec![format!(
+                "goals are asked as role {role}; a superuser that runs `trued migrate` could take from it what it \
+                 can still do beyond reading:"
+            )];
+            lines.extend(remains.iter().map(|one| format!("  {one}")));
+            lines
+        }
+        Standing::Refused { why } => vec![format!(
+            "goals have no role of their own and are asked as the main role, read-only: {why}; run `trued migrate` \
+             as a role that may create roles, or name one in database.goals_url"
+        )],
+    }
 }
 
 async fn check(db: &Database) -> anyhow::Result<Exit> {

@@ -1,5 +1,6 @@
 //! `trued serve`, `worker`, `agent`: one part each; and the joining of parts that `up` uses too.
 
+pub mod asking;
 pub mod files;
 pub mod join;
 

@@ -3,6 +3,7 @@
 use super::args::{ConfigCommand, ConfigVerb, Global};
 use super::failure::{Exit, Failure};
 use super::output;
+use crate::config::value::mask_url;
 use crate::config::{Config, Layers};
 use std::path::{Path, PathBuf};
 
@@ -93,21 +94,25 @@ pub fn run(global: &Global, ask: &ConfigCommand) -> anyhow::Result<Exit> {
 }
 
 fn show(global: &Global, layers: &Layers, origins: bool) -> anyhow::Result<()> {
-    let shown = layers.shown();
+    let keys = layers.shown().into_iter().map(|(key, value, origin)| (key.name.to_owned(), value, origin));
+    let databases = layers
+        .databases()
+        .map(|(name, url, origin)| (format!("databases.{name}.url"), mask_url(url), origin.clone()));
+    let shown: Vec<_> = keys.chain(databases).collect();
     let json: serde_json::Map<_, _> = shown
         .iter()
-        .map(|(key, value, origin)| {
+        .map(|(name, value, origin)| {
             let value = if origins {
                 serde_json::json!({ "value": value, "origin": origin.to_string() })
             } else {
                 serde_json::json!(value)
             };
-            (key.name.to_owned(), value)
+            (name.clone(), value)
         })
         .collect();
     output::answer(global.output, &json, || {
-        let lines = shown.iter().map(|(key, value, origin)| {
-            let line = format!("{} = {value:?}", key.name);
+        let lines = shown.iter().map(|(name, value, origin)| {
+            let line = format!("{name} = {value:?}");
             if origins { format!("{line:<50} # {origin}") } else { line }
         });
         lines.collect::<Vec<_>>().join("\n")

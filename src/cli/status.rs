@@ -5,7 +5,7 @@ use super::client::Client;
 use super::failure::Exit;
 use super::output::{self, age, cut, number};
 use crate::clock;
-use crate::http::shapes::{GoalRow, Status};
+use crate::http::shapes::{BrakeRow, GoalRow, Status};
 use crate::model::Millis;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
@@ -49,12 +49,26 @@ fn render(status: &Status, now: Millis) -> String {
             format!("  {} is {}, {} copies, {counts}", server.name, server.health, number(server.replicas));
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
+    for brake in &status.brakes {
+        let _ = writeln!(text, "{}", cut(&held(brake), WIDTH));
+    }
+    for note in &status.notes {
+        let _ = writeln!(text, "NOTE        {note}");
+    }
     if status.backlog.stuck > 0 {
         let line =
             format!("STUCK       {} need a person → trued backlog --state stuck", status.backlog.stuck);
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
     text
+}
+
+fn held(brake: &BrakeRow) -> String {
+    let BrakeRow { name, reason, held, .. } = brake;
+    if brake.holds {
+        return format!("BRAKE       {name} holds {}: {reason}", number(*held));
+    }
+    format!("BRAKE       {name} was released by a person: {reason}")
 }
 
 fn health(status: &Status, now: Millis) -> String {
@@ -155,7 +169,13 @@ mod tests {
                 ..Backlog::default()
             },
             fileservers: vec![server("fs-1", Health::Online, true), server("fs-2", Health::Offline, false)],
-            health: HealthReport { level: "HEALTH_WARN".into(), codes: vec!["FILESERVER_SILENT".into()] },
+            brakes: vec![],
+            health: HealthReport {
+                level: "HEALTH_WARN".into(),
+                codes: vec!["FILESERVER_SILENT".into()],
+                details: vec![],
+            },
+            notes: Vec::new(),
         }
     }
 
@@ -175,6 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn a_brake_is_shown_with_what_it_holds_and_saw() {
+        let brake = BrakeRow {
+            name: "goal:a".into(),
+            reason: "120 unexplained findings".into(),
+            since: 0,
+            holds: true,
+            approved: None,
+            held: 120,
+        };
+        assert_eq!(held(&brake), "BRAKE       goal:a holds 120: 120 unexplained findings");
+        let approved = BrakeRow { holds: false, approved: Some(1), ..brake };
+        assert!(held(&approved).contains("released by a person"));
+    }
+
+    #[test]
     fn unknown_goes_before_open_findings() {
         let mut one = status();
         assert_eq!(exit(&one), Exit::Unknown);
@@ -189,6 +224,6 @@ mod tests {
     #[test]
     fn the_json_has_the_promised_shape() {
         let json = serde_json::to_string(&status()).unwrap();
-        insta::assert_snapshot!(json, @r#"{"goals":[{"name":"racks-differ","state":"met","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-match","state":"unmet","findings":3,"at_least":true,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-suffice","state":"unknown","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":"timeout 30s"}],"backlog":{"total":3,"waiting":1,"ready":0,"running":2,"held":0,"stuck":0,"oldest_seconds":70},"fileservers":[{"name":"fs-1","rack":"rack-1","intent":"serve","health":"online","counts":true,"replicas":1200,"disk_used":1,"disk_free":2},{"name":"fs-2","rack":"rack-1","intent":"serve","health":"offline","counts":false,"replicas":1200,"disk_used":1,"disk_free":2}],"health":{"level":"HEALTH_WARN","codes":["FILESERVER_SILENT"]}}"#);
+        insta::assert_snapshot!(json, @r#"{"goals":[{"name":"racks-differ","state":"met","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-match","state":"unmet","findings":3,"at_least":true,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-suffice","state":"unknown","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":"timeout 30s"}],"backlog":{"total":3,"waiting":1,"ready":0,"running":2,"held":0,"stuck":0,"oldest_seconds":70},"fileservers":[{"name":"fs-1","rack":"rack-1","intent":"serve","health":"online","counts":true,"replicas":1200,"disk_used":1,"disk_free":2},{"name":"fs-2","rack":"rack-1","intent":"serve","health":"offline","counts":false,"replicas":1200,"disk_used":1,"disk_free":2}],"brakes":[],"health":{"level":"HEALTH_WARN","codes":["FILESERVER_SILENT"],"details":[]}}"#);
     }
 }

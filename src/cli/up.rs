@@ -128,6 +128,8 @@ async fn database(
     let db = migrate::open(&url).await?;
     db.migrate().await?;
     let identity = migrate::ensure_fleet(&db).await?;
+    // Refused: the note in `status` says so.
+    migrate::mend_role(&db, config).await?;
     Ok((db, identity))
 }
 

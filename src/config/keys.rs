@@ -33,6 +33,12 @@ pub const KEYS: &[Key] = &[
         "",
         "Where the fleet is remembered: sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME. Empty: none; `trued up` then keeps a file below its data directory.",
     ),
+    secret(
+        "database.goals_url",
+        Kind::DatabaseUrl,
+        "",
+        "The same PostgreSQL database as a role that may only read, for goals. Empty: the role that `trued migrate` makes, whose password is kept in the database.",
+    ),
     key(
         "http.listen",
         Kind::Address,
@@ -64,6 +70,12 @@ pub const KEYS: &[Key] = &[
         Kind::Duration,
         "30m",
         "How long a fileserver may be offline, summed over flaps, before its replicas stop to count and are copied elsewhere. Longer than a reboot with a disk check.",
+    ),
+    key(
+        "fleet.rack_grace",
+        Kind::Duration,
+        "60m",
+        "How long a rack of at least two fileservers that fell silent as a whole is waited for before its replicas are copied elsewhere: a switch or a fuse comes back.",
     ),
     key(
         "fleet.fill_limit",

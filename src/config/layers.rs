@@ -1,7 +1,7 @@
 //! Layers of values: defaults, files, environment, flags; each remembers where it came from.
 
 use super::keys::{self, KEYS, Key};
-use super::value::mask_url;
+use super::value::{Kind, mask_url};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,11 @@ pub enum ConfigError {
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: BTreeMap<&'static str, (String, Origin)>,
+    databases: BTreeMap<String, (String, Origin)>,
 }
+
+/// Most databases beside the fleet's.
+const MAX_DATABASES: usize = 64;
 
 impl Layers {
     /// Defaults, the file `config/trued.toml`'s like at `/etc/trued/trued.toml` if it is there, the
@@ -145,9 +149,41 @@ impl Layers {
             .collect()
     }
 
+    /// The databases of `[databases.NAME]`: their names, URLs and origins. URLs are secret.
+    pub fn databases(&self) -> impl Iterator<Item = (&str, &str, &Origin)> {
+        self.databases.iter().map(|(name, (url, origin))| (name.as_str(), url.as_str(), origin))
+    }
+
+    /// `databases.NAME.url`.
+    fn put_database(&mut self, rest: &str, url: String, origin: Origin) -> Result<(), ConfigError> {
+        let key = format!("databases.{rest}");
+        let Some((name, "url")) = rest.rsplit_once('.') else {
+            return Err(wrong(&key, &origin, "a database has one key: url, in [databases.NAME]".to_owned()));
+        };
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+        if name.is_empty() || name.len() > 40 || !name.chars().all(plain) || name == "fleet" {
+            let why = "a database's name is of lower case letters, digits, - and _, and not \"fleet\"";
+            return Err(wrong(&key, &origin, why.to_owned()));
+        }
+        Kind::DatabaseUrl.check(&url).map_err(|why| wrong(&key, &origin, why))?;
+        if url.is_empty() {
+            return Err(wrong(&key, &origin, "sqlite:PATH or postgres://… is expected".to_owned()));
+        }
+        self.databases.insert(name.to_owned(), (url, origin));
+        if self.databases.len() > MAX_DATABASES {
+            let origin = Origin::Default;
+            return Err(wrong("databases", &origin, format!("more than {MAX_DATABASES} databases")));
+        }
+        Ok(())
+    }
+
     fn variable(&mut self, name: &str, value: String) -> Result<(), ConfigError> {
         let Some(rest) = name.strip_prefix("TRUED_") else { return Ok(()) };
         let Some((section, key)) = rest.split_once("__") else { return Ok(()) };
+        if section == "DATABASES" {
+            let key = key.to_lowercase().replace("__", ".");
+            return self.put_database(&key, value, Origin::Environment(name.to_owned()));
+        }
         let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
         self.put(&key, value, Origin::Environment(name.to_owned()))
     }
@@ -169,9 +205,37 @@ impl Layers {
             for (key, value) in inner {
                 let origin = Origin::File(path.to_owned(), line_of(&text, key.span().start));
                 let name = format!("{}.{}", section.get_ref(), key.get_ref());
+                if section.get_ref() == "databases" {
+                    self.read_database(path, &text, key.get_ref(), value.get_ref())?;
+                    continue;
+                }
                 let value = scalar(value.get_ref(), &name, &origin)?;
                 self.put(&name, value, origin)?;
             }
+        }
+        Ok(())
+    }
+
+    fn read_database(
+        &mut self,
+        path: &Path,
+        text: &str,
+        name: &str,
+        value: &toml::de::DeValue<'_>,
+    ) -> Result<(), ConfigError> {
+        let inner = value.as_table().into_iter().flatten();
+        for (key, value) in inner {
+            let origin = Origin::File(path.to_owned(), line_of(text, key.span().start));
+            let Some(url) = value.get_ref().as_str() else {
+                let key = format!("databases.{name}.{}", key.get_ref());
+                return Err(wrong(&key, &origin, "a text is expected".to_owned()));
+            };
+            self.put_database(&format!("{name}.{}", key.get_ref()), url.to_owned(), origin)?;
+        }
+        if value.as_table().is_none() {
+            let origin = Origin::File(path.to_owned(), 1);
+            let why = "a database is a section of its own: [databases.NAME] with url".to_owned();
+            return Err(wrong(&format!("databases.{name}"), &origin, why));
         }
         Ok(())
     }

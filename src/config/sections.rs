@@ -3,6 +3,7 @@
 use super::layers::{ConfigError, Layers};
 use super::value;
 use crate::model::Millis;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +13,10 @@ use std::time::Duration;
 pub struct Config {
     /// Where the fleet is remembered; empty: not said.
     pub database_url: String,
+    /// Where goals are asked of it as a role of its own; empty: not said.
+    pub goals_url: String,
+    /// Other databases that goals may be asked of: names and URLs.
+    pub databases: BTreeMap<String, String>,
     /// The API.
     pub http: HttpConfig,
     /// Goals and repairs.
@@ -61,6 +66,8 @@ pub struct GoalsConfig {
 pub struct FleetConfig {
     /// Offline time before replicas stop to count.
     pub grace: Millis,
+    /// Time that a rack that is silent as a whole is waited for.
+    pub rack_grace: Millis,
     /// Percent of a disk that new copies may fill.
     pub fill_limit: i64,
 }
@@ -142,6 +149,8 @@ impl Config {
         let capacity = read.as_kind("agent.capacity", value::size)?;
         Ok(Self {
             database_url: layers.text("database.url"),
+            goals_url: layers.text("database.goals_url"),
+            databases: layers.databases().map(|(name, url, _)| (name.to_owned(), url.to_owned())).collect(),
             http: HttpConfig { listen: read.as_kind("http.listen", value::address)? },
             goals: GoalsConfig {
                 directory: layers.text("goals.directory").into(),
@@ -152,6 +161,7 @@ impl Config {
             },
             fleet: FleetConfig {
                 grace: read.as_kind("fleet.grace", value::duration)?,
+                rack_grace: read.as_kind("fleet.rack_grace", value::duration)?,
                 fill_limit: i64::from(read.count("fleet.fill_limit")?),
             },
             observe: ObserveConfig {
@@ -273,6 +283,25 @@ mod tests {
         layers.flag("--grace", "fleet.grace", "20s").unwrap();
         let config = Config::from_layers(&layers).unwrap();
         assert_eq!((config.fleet.grace, config.observe.period), (20_000, Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn databases_are_sections_with_a_url_and_their_variables_are_read() {
+        let layers = load("[databases.forge]\nurl = \"sqlite:/srv/forge.db\"\n").unwrap();
+        let config = Config::from_layers(&layers).unwrap();
+        assert_eq!(config.databases["forge"], "sqlite:/srv/forge.db");
+        let environment = [("TRUED_DATABASES__FORGE__URL".to_owned(), "postgres://h/forge".to_owned())];
+        let layers = Layers::load(Path::new(NOWHERE), None, environment.into_iter()).unwrap();
+        assert_eq!(
+            layers.databases().next().map(|(name, url, _)| (name, url)),
+            Some(("forge", "postgres://h/forge"))
+        );
+        let said = message("[databases.forge]\nurl = \"mysql://x\"\n");
+        insta::assert_snapshot!(said, @r#"trued.toml:2: databases.forge.url: "mysql://x" is neither sqlite:PATH nor postgres://…"#);
+        let said = message("[databases.fleet]\nurl = \"sqlite:x\"\n");
+        assert!(said.contains("and not \"fleet\""), "{said}");
+        let said = message("[databases]\nurl = \"sqlite:x\"\n");
+        assert!(said.contains("[databases.NAME]"), "{said}");
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Brakes: whether a flood of findings looks like blindness rather than damage. Pure.
 //!
-//! Decided from what this controller itself hears, once a dispatch round, by the *shape* of
-//! the failure. One death of four agents is no shape of blindness and is never held.
+//! Decided once a dispatch round, from what this controller itself hears and from the
+//! fileservers as SQL has them, by the *shape* of the failure. One death of four agents is no shape of blindness and is never held.
 
 use crate::model::Millis;
+use crate::model::brake::{self, BLIND, Brake, Look, OFFLINE, START};
+use crate::model::fleet::{Fileserver, Health, Intent};
 use crate::model::id::FileserverId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The brake of a controller that has not heard from the fleet yet.
-pub const START: &str = "start";
-/// The brake of a controller that seems to be cut off.
-pub const BLIND: &str = "blind";
+mod keeper;
+
+pub use keeper::keeper;
 
 /// So long a fresh controller waits for fileservers that SQL had as online.
 const START_PATIENCE: Millis = 5 * 60_000;
@@ -67,96 +68,81 @@ pub fn blind(sight: &Sight) -> bool {
     together >= 2 && together * 2 > known
 }
 
-/// Keeps a brake for a while after its cause is gone, so that a flickering view does not
-/// let bursts through.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Hold {
-    last: Option<(&'static str, Millis)>,
+/// What a round looks from.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// What was heard; none: nobody was asked yet.
+    pub sight: Option<&'a Sight>,
+    /// The moment of the sight, by this process's clock.
+    pub seen_at: Millis,
+    /// All fileservers as SQL has them.
+    pub fileservers: &'a [Fileserver],
+    /// So long the rack that is silent as a whole is waited for.
+    pub rack_grace: Millis,
+    /// The moment of the look, by the database's clock.
+    pub now: Millis,
 }
 
-impl Hold {
-    /// Which brake holds now. `start` needs no keeping: what was heard once stays heard.
-    pub fn update(&mut self, holding: Option<&'static str>, now: Millis) -> Option<&'static str> {
-        if let Some(brake) = holding {
-            self.last = Some((brake, now));
-            return Some(brake);
+/// A look at each cause that is there, and at each brake that is. Goals look at theirs themselves.
+#[must_use]
+pub fn looks(scene: &Scene<'_>, brakes: &[Brake]) -> Vec<(String, Look)> {
+    let mut causes = racks(scene);
+    causes.extend(offline(scene.fileservers).map(|cause| (OFFLINE.to_owned(), cause)));
+    // Before the first look at any agent nothing is known: that is a start, too.
+    match scene.sight.map_or(Some(START), |sight| holding(sight, scene.seen_at)) {
+        Some(START) => drop(causes.insert(START.to_owned(), "the agents were not heard yet".to_owned())),
+        Some(name) => {
+            drop(causes.insert(
+                name.to_owned(),
+                "more than half of the fileservers fell silent within 30 s".to_owned(),
+            ))
         }
-        match self.last {
-            Some((BLIND, at)) if (0..RELEASE).contains(&(now - at)) => Some(BLIND),
-            _ => None,
-        }
+        None => {}
     }
+    let ours = brakes.iter().filter(|brake| brake.goal().is_none()).map(|brake| brake.name.clone());
+    let names: BTreeSet<String> = causes.keys().cloned().chain(ours).collect();
+    let look = |name: String| {
+        // What was heard once stays heard: the start needs no keeping.
+        let patience = if name == START { 0 } else { RELEASE };
+        let cause = causes.get(&name).cloned();
+        (name, Look { cause, at: scene.now, looks: 1, patience })
+    };
+    let changes = |(name, look): &(String, Look)| {
+        let before = brakes.iter().find(|brake| brake.name == *name).cloned();
+        brake::after(name, before.clone(), look) != before
+    };
+    names.into_iter().map(look).filter(changes).collect()
+}
+
+/// Racks of at least two fileservers of which each is silent, and not longer than the rack is waited for.
+fn racks(scene: &Scene<'_>) -> BTreeMap<String, String> {
+    let mut racks: BTreeMap<&str, Vec<&Fileserver>> = BTreeMap::new();
+    for one in scene.fileservers.iter().filter(|one| one.intent != Intent::Retire) {
+        racks.entry(&one.rack).or_default().push(one);
+    }
+    let silent = |(rack, all): (&str, Vec<&Fileserver>)| {
+        let since = all.iter().map(|one| one.health_since).max()?;
+        let whole = all.len() >= 2 && all.iter().all(|one| one.health == Health::Offline);
+        let waited_for = scene.now - since < scene.rack_grace;
+        (whole && waited_for).then(|| {
+            (brake::of_rack(rack), format!("all {} fileservers of rack {rack} are silent", all.len()))
+        })
+    };
+    racks.into_iter().filter_map(silent).collect()
+}
+
+/// More fileservers beyond their grace at once than is ordinary.
+fn offline(fileservers: &[Fileserver]) -> Option<String> {
+    let many = fileservers.iter().filter(|one| beyond_grace(one)).count();
+    let of = fileservers.len();
+    let most = brake::most_beyond_grace(i64::try_from(of).unwrap_or(i64::MAX));
+    (i64::try_from(many).unwrap_or(i64::MAX) > most)
+        .then(|| format!("{many} of {of} fileservers are beyond their grace at once"))
+}
+
+fn beyond_grace(one: &Fileserver) -> bool {
+    one.health == Health::Offline && !one.counts && matches!(one.intent, Intent::Serve | Intent::Quiesce)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ids(range: std::ops::RangeInclusive<i64>) -> BTreeSet<FileserverId> {
-        range.map(FileserverId).collect()
-    }
-
-    /// A controller that started at 0 with `n` fileservers online in SQL, and heard all of them.
-    fn sighted(n: i64) -> Sight {
-        Sight { expected: ids(1..=n), heard: ids(1..=n), ..Sight::default() }
-    }
-
-    fn silent(mut sight: Sight, since: &[(i64, Millis)]) -> Sight {
-        sight.silent = since.iter().map(|(id, at)| (FileserverId(*id), *at)).collect();
-        sight
-    }
-
-    #[test]
-    fn the_death_of_one_agent_of_four_is_never_held() {
-        assert_eq!(holding(&silent(sighted(4), &[(2, 100_000)]), 101_000), None);
-        // Nor when the controller starts after it.
-        let mut fresh = silent(sighted(4), &[(2, 3_000)]);
-        fresh.heard.remove(&FileserverId(2));
-        assert_eq!(holding(&fresh, 4_000), None);
-    }
-
-    #[test]
-    fn a_fresh_controller_waits_for_all_but_a_tenth() {
-        let mut fresh = sighted(40);
-        fresh.heard = ids(1..=35);
-        assert_eq!(holding(&fresh, 1_000), Some(START));
-        fresh.heard = ids(1..=36);
-        assert_eq!(holding(&fresh, 1_000), None);
-        fresh.heard = BTreeSet::new();
-        assert_eq!(holding(&fresh, START_PATIENCE - 1), Some(START));
-        assert_eq!(holding(&fresh, START_PATIENCE), None);
-    }
-
-    #[test]
-    fn a_controller_that_heard_nobody_waits_even_for_the_last_one() {
-        let mut fresh = sighted(1);
-        fresh.heard.clear();
-        assert_eq!(holding(&fresh, 0), Some(START));
-        assert_eq!(holding(&silent(fresh, &[(1, 3_000)]), 4_000), None, "its silence is known by now");
-        assert_eq!(holding(&Sight::default(), 0), None, "a fleet without fileservers has nothing to hold");
-    }
-
-    #[test]
-    fn more_than_half_at_once_is_blindness() {
-        assert!(!blind(&silent(sighted(4), &[(1, 0), (2, 0)])), "half is not more than half");
-        assert!(blind(&silent(sighted(4), &[(1, 0), (2, 10_000), (3, 30_000)])));
-        assert!(!blind(&silent(sighted(1), &[(1, 0)])), "one alone is never blindness");
-        assert!(blind(&silent(sighted(2), &[(1, 0), (2, 5)])));
-    }
-
-    #[test]
-    fn deaths_that_come_one_by_one_are_not_blindness() {
-        let one_by_one = silent(sighted(4), &[(1, 0), (2, 40_000), (3, 80_000)]);
-        assert!(!blind(&one_by_one));
-    }
-
-    #[test]
-    fn blindness_is_released_only_some_time_after_its_cause_is_gone() {
-        let mut hold = Hold::default();
-        assert_eq!(hold.update(Some(BLIND), 0), Some(BLIND));
-        assert_eq!(hold.update(None, RELEASE - 1), Some(BLIND));
-        assert_eq!(hold.update(None, RELEASE), None);
-        assert_eq!(hold.update(Some(START), RELEASE + 1), Some(START));
-        assert_eq!(hold.update(None, RELEASE + 2), None);
-    }
-}
+mod tests;

@@ -5,16 +5,17 @@
 //! findings as with 350,000. It decides by `finding::admit`, which is pure, writes what was
 //! decided, and reminds the queue. Limits are derived from live attempts, read in the round.
 
-use super::brakes::Hold;
+use super::braking;
+use super::braking::Braking;
 use super::metrics::{add, set};
 use super::right::Right;
-use super::{Shared, brakes, millis};
-use crate::clock;
+use super::{Shared, millis, undoing};
 use crate::database::{self, attempts, fileservers, findings, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, Plan, Step};
 use crate::model::finding::{Deferral, Finding, Lane};
+use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, FindingId, RepositoryId};
 use crate::repair::view::{FleetView, RepositoryView};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +51,7 @@ pub(super) struct Round {
 /// Dispatches until stopped.
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
-    let mut hold = Hold::default();
+    let mut braking = Braking::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -64,7 +65,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let span = tracing::debug_span!("dispatch.round");
         let round = tokio::select! {
             () = stop.cancelled() => break,
-            round = round(&shared, &mut hold).instrument(span) => round,
+            round = round(&shared, &mut braking).instrument(span) => round,
         };
         add(&shared.metrics.rounds, 1);
         set(&shared.metrics.round_ms, u64::try_from(millis(began.elapsed())).unwrap_or(0));
@@ -79,21 +80,23 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// One round.
-async fn round(shared: &Shared, hold: &mut Hold) -> database::Result<Round> {
+async fn round(shared: &Shared, braking: &mut Braking) -> database::Result<Round> {
     let db = &shared.database;
     tidy(shared).await?;
+    let fileservers = fileservers::all(db).await?;
+    let brakes = braking.look(shared, &fileservers).await?;
     findings::promote_due(db, DUE).await?;
     let running = attempts::live(db).await?;
-    let ready = heads(shared, running.len()).await?;
-    if ready.is_empty() {
+    let found = heads(shared, running.len()).await?;
+    if found.is_empty() {
         return Ok(Round::default());
     }
-    if let Some(brake) = braked(shared, hold) {
-        let waiting: Vec<_> = ready.iter().map(|one| (one.id, braked_by(brake), None)).collect();
-        let deferred = findings::defer(db, &waiting).await?;
-        return Ok(Round { looked_at: ready.len(), admitted: 0, deferred });
+    let fleet = view(shared, fileservers, &found, &running).await?;
+    let looked_at = found.len();
+    let (ready, held) = braking::hold(shared, found, &fleet, &brakes).await?;
+    if ready.is_empty() {
+        return Ok(Round { looked_at, admitted: 0, deferred: held });
     }
-    let fleet = view(shared, &ready, &running).await?;
     let now = db.now().await?;
     let started = attempts::started_since(db, now - 60_000).await?;
     let started =
@@ -113,13 +116,14 @@ async fn round(shared: &Shared, hold: &mut Hold) -> database::Result<Round> {
         let cancelled = attempts::yield_repository(db, repository, &shared.repairs.yielding()).await?;
         add(&shared.metrics.cancelled, u64::from(cancelled));
     }
+    let admitted = undoing::without(shared, admitted, now).await?;
     let made = if admitted.is_empty() { Vec::new() } else { attempts::admit(db, &admitted).await? };
     let deferred = if deferred.is_empty() { 0 } else { findings::defer(db, &deferred).await? };
     if !made.is_empty() {
         add(&shared.metrics.admitted, made.len() as u64);
         shared.reminders.remind();
     }
-    Ok(Round { looked_at: ready.len(), admitted: made.len(), deferred })
+    Ok(Round { looked_at, admitted: made.len(), deferred: deferred + held })
 }
 
 /// Attempts whose worker is gone, and those that nobody needs any more.
@@ -137,31 +141,6 @@ async fn tidy(shared: &Shared) -> database::Result<()> {
     let cancelled = attempts::cancel_obsolete(&shared.database, LOST).await?;
     add(&shared.metrics.cancelled, cancelled);
     Ok(())
-}
-
-/// The brake that holds everything now, said once when it begins and once when it ends.
-fn braked(shared: &Shared, hold: &mut Hold) -> Option<&'static str> {
-    let now = clock::now();
-    // Before the first look at any agent nothing is known: that is a start too.
-    let holding = shared.sight().map_or(Some(brakes::START), |sight| brakes::holding(&sight, now));
-    let brake = hold.update(holding, now);
-    let before = shared.metrics.braked.swap(u64::from(brake.is_some()), std::sync::atomic::Ordering::Relaxed);
-    match brake {
-        // Each start waits a moment for the agents: no news.
-        Some(brakes::START) if before == 0 => tracing::info!("repairs wait until the agents were heard"),
-        Some(name) if before == 0 => {
-            tracing::warn!(target: "trued::event", kind = "brake", name, "the brake {name} holds all repairs");
-        }
-        None if before == 1 => {
-            tracing::info!(target: "trued::event", kind = "brake", "repairs are no longer held by a brake");
-        }
-        _ => {}
-    }
-    brake
-}
-
-fn braked_by(name: &str) -> Deferral {
-    Deferral::Braked { name: name.to_owned() }
 }
 
 /// The heads of all lanes. When as many attempts are live as may be, only last copies are looked at.
@@ -196,9 +175,14 @@ fn head_sizes(lanes: usize) -> (i64, i64) {
 }
 
 /// The fleet, and the repositories that findings and live attempts are about.
-async fn view(shared: &Shared, ready: &[Finding], running: &[Attempt]) -> database::Result<FleetView> {
+async fn view(
+    shared: &Shared,
+    fileservers: Vec<Fileserver>,
+    ready: &[Finding],
+    running: &[Attempt],
+) -> database::Result<FleetView> {
     let db = &shared.database;
-    let fileservers = fileservers::all(db).await?.into_iter().map(|one| (one.id, one)).collect();
+    let fileservers = fileservers.into_iter().map(|one| (one.id, one)).collect();
     let ids: BTreeSet<RepositoryId> = ready
         .iter()
         .filter_map(|finding| finding.subject.repository())

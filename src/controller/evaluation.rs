@@ -5,8 +5,8 @@
 use super::metrics::add;
 use super::suspects::Suspects;
 use super::{Shared, audit, chain, millis};
-use crate::database::findings::{Merge, MergeInto, Merged};
-use crate::database::goals::record_failure;
+use crate::database::findings::{BrakeAt, Merge, MergeInto, Merged};
+use crate::database::goals::{self, record_failure};
 use crate::goal::Goal;
 use crate::goal::session::Evaluated;
 use crate::model::Millis;
@@ -21,6 +21,9 @@ use tracing::Instrument as _;
 const BATCHES: usize = 4;
 /// A session ends by itself at the goal's timeout; this is the guard behind it.
 const GUARD: Duration = Duration::from_secs(15);
+
+/// The code of a goal that looks at nothing any more; its error begins so.
+const DEAD: &str = "GOAL_DEAD";
 
 /// One evaluation that is due.
 pub(super) struct Occasion<'a> {
@@ -83,11 +86,34 @@ async fn attempt(
         .map_err(|_| format!("{}: no end within {} s", goal.path.display(), limit.as_secs()))?;
     // A merge that failed is the cause when both did: the session then lost its reader.
     let mut merge = merge?;
-    let Evaluated { more, .. } = evaluated.map_err(|problem| problem.message)?;
+    let Evaluated { more, population, .. } = evaluated.map_err(|problem| problem.message)?;
+    let known = alive(shared, goal, population).await?;
+    merge.looked_at(population);
     if more {
         merge.more();
     }
-    merge.finish(millis(began.elapsed())).await.map_err(|error| chain(&error))
+    let merged = merge.finish(millis(began.elapsed())).await.map_err(|error| chain(&error))?;
+    if known != population {
+        let recorded = goals::record_population(&shared.database, &goal.name, population).await;
+        recorded.map_err(|error| chain(&error))?;
+    }
+    Ok(merged)
+}
+
+/// An evaluation that looked at nothing, where one before looked at something, has found nothing out: it is
+/// blindness, and neither opens nor closes a finding. Returns what was remembered.
+async fn alive(shared: &Shared, goal: &Goal, population: Option<i64>) -> Result<Option<i64>, String> {
+    if goal.population.is_none() {
+        return Ok(None);
+    }
+    let known = goals::population(&shared.database, &goal.name).await.map_err(|error| chain(&error))?;
+    match (population, known) {
+        (None, _) => Err(format!("{DEAD}: its population is no number")),
+        (Some(now), Some(before)) if now <= 0 && before > 0 => {
+            Err(format!("{DEAD}: it looked at nothing, and at {before} before"))
+        }
+        _ => Ok(known),
+    }
 }
 
 async fn collect(
@@ -117,6 +143,10 @@ fn merge_into(shared: &Shared, goal: &Goal, began_at: Millis) -> MergeInto {
         began_at,
         backoff_ms,
         stuck_after,
+        in_a_row: goal.in_a_row,
+        brake: goal.brake.bound().map(|bound| BrakeAt { bound, population: None }),
+        // No step of this version removes a replica.
+        removes: false,
         most: i64::try_from(goal.max_rows).unwrap_or(i64::MAX),
     }
 }

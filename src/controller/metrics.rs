@@ -23,6 +23,10 @@ pub struct Metrics {
     pub cancelled: AtomicU64,
     /// Whether a brake holds everything now: 1 or 0.
     pub braked: AtomicU64,
+    /// Brakes that hold now.
+    pub brakes: AtomicU64,
+    /// Findings that dispatch rounds gave to brakes.
+    pub held: AtomicU64,
     /// Statuses asked for.
     pub statuses: AtomicU64,
     /// Statuses that did not come, or said that something is wrong.

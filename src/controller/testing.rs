@@ -79,6 +79,8 @@ pub(super) struct Stage {
     pub(super) nudge: Nudge,
     pub(super) metrics: Arc<Metrics>,
     running: JoinSet<()>,
+    /// Other databases that goals may name.
+    pub(super) databases: Vec<(String, String)>,
 }
 
 /// Settings under which nothing waits long.
@@ -117,7 +119,7 @@ pub(super) async fn stage(scratch: Scratch, many: u8) -> Stage {
     }
     let directory = tempfile::tempdir().unwrap();
     let (nudge, metrics) = (Nudge::new(), Arc::new(Metrics::default()));
-    Stage { scratch, directory, machines, ids, nudge, metrics, running }
+    Stage { scratch, directory, machines, ids, nudge, metrics, running, databases: Vec::new() }
 }
 
 async fn add(db: &Database, name: &str, number: u8, url: &str) -> FileserverId {
@@ -190,7 +192,10 @@ impl Stage {
     pub(super) async fn run(&mut self, settings: Settings) -> CancellationToken {
         let repairs = Arc::new(crate::repair::library::shipped().unwrap());
         let subjects = repairs.by_name.values().map(|repair| (repair.name.clone(), repair.subject)).collect();
-        let source = Source::new(self.scratch.url()).unwrap();
+        let mut source = Source::new(self.scratch.url()).unwrap();
+        for (name, url) in &self.databases {
+            source = source.with_database(name, url).unwrap();
+        }
         let goals = Library::load(self.directory.path(), source.clone(), subjects).await.unwrap();
         let controller = Controller {
             name: "c".into(),

@@ -32,6 +32,8 @@ macro_rules! on_each_engine {
     )+ };
 }
 
+mod floods;
+
 const MISSING_COPIES: &str = "\
 -- goal: copies-suffice
 -- summary: Every repository has its copies.
@@ -266,6 +268,56 @@ async fn history_is_pruned_by_age(scratch) {
         .await;
     assert_eq!(stage.metrics.pruned.load(Ordering::Relaxed), 1);
     assert!(stage.number("SELECT count(*) FROM leases WHERE name = 'prune'").await <= 1);
+    stop.cancel();
+}
+
+async fn a_goal_that_looks_at_nothing_any_more_is_unknown_and_never_met(scratch) {
+    let mut stage = stage(scratch, 1).await;
+    stage.goal("nothing-is-wrong", &NONE.replace("-- subject:", "-- population: repositories\n-- subject:"));
+    stage.repository("a/b", 1, 1).await;
+    let stop = stage.run(quick()).await;
+    stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
+    assert_eq!(goals::population(stage.db(), "nothing-is-wrong").await.unwrap(), Some(1));
+    let count = "UPDATE counters SET value = 0 WHERE name = 'repositories' RETURNING value";
+    assert_eq!(stage.number(count).await, 0);
+    stage
+        .until("unknown, again and again", async |stage| {
+            let one = goals::states(stage.db()).await.unwrap().remove(0);
+            one.failures >= 3 && one.error.is_some_and(|error| error.starts_with("GOAL_DEAD: "))
+        })
+        .await;
+    // A person says that it is rightly empty.
+    goals::record_population(stage.db(), "nothing-is-wrong", None).await.unwrap();
+    stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
+    assert_eq!(goals::population(stage.db(), "nothing-is-wrong").await.unwrap(), Some(0));
+    stop.cancel();
+}
+
+async fn a_database_that_is_away_makes_its_goal_unknown_and_no_other(scratch) {
+    let mut stage = stage(scratch, 1).await;
+    let forge = tempfile::tempdir().unwrap();
+    let path = forge.path().join("forge.db");
+    stage.databases.push(("forge".into(), format!("sqlite:{}", path.display())));
+    stage.goal("nothing-is-wrong", NONE);
+    let text = "-- goal: forge-is-empty\n-- summary: X.\n-- subject: key\n-- schedule: * * * * * *\n-- mode: observe\n\
+                -- database: forge\n--\nSELECT name AS key FROM projects\n";
+    stage.goal("forge-is-empty", text);
+    let stop = stage.run(quick()).await;
+    stage
+        .until("unknown, and the other met", async |stage| {
+            let states = goals::states(stage.db()).await.unwrap();
+            let forge = states.iter().find(|one| one.goal == "forge-is-empty");
+            forge.is_some_and(|one| one.state == GoalState::Unknown && one.failures > 1)
+                && state(stage, "nothing-is-wrong").await == Some(GoalState::Met)
+        })
+        .await;
+    let made = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
+    let pool = sqlx::SqlitePool::connect_with(made).await.unwrap();
+    sqlx::query("CREATE TABLE projects (name TEXT)").execute(&pool).await.unwrap();
+    sqlx::query("INSERT INTO projects (name) VALUES ('a')").execute(&pool).await.unwrap();
+    pool.close().await;
+    stage.until("its finding", async |stage| state(stage, "forge-is-empty").await == Some(GoalState::Unmet)).await;
+    assert_eq!(stage.number("SELECT count(*) FROM findings WHERE goal = 'forge-is-empty'").await, 1);
     stop.cancel();
 }
 }

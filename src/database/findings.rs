@@ -11,8 +11,12 @@ use crate::model::id::{FindingId, RepositoryId};
 use sqlx::types::Json;
 
 mod merge;
+mod retry;
+mod undone;
 
-pub use merge::{Merge, MergeInto, Merged};
+pub use merge::{BrakeAt, Merge, MergeInto, Merged};
+pub use retry::{retry, stuck};
+pub use undone::{hold_undone, moves, undone};
 
 /// Findings that wait and are due become ready; at most `limit`. Returns how many.
 ///

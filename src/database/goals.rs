@@ -2,7 +2,7 @@
 use super::rows::{self, GoalStateRow};
 use super::transaction::{Tx, retrying, within};
 use super::values::Words;
-use super::{Database, Doing, Result, on};
+use super::{Database, Doing, Result, on, on_writer};
 use crate::model::Millis;
 use crate::model::goal::GoalStatus;
 use crate::model::id::EvaluationId;
@@ -53,8 +53,35 @@ async fn try_declare(db: &Database, goals: &[Declared]) -> Result<()> {
     tx.commit().await
 }
 
-/// Closes the findings of goals that are not in the set, and removes the goals.
-const fn forgetting(engine: super::Engine) -> [&'static str; 3] {
+/// What the last evaluation of a goal that finished looked at; none: it said nothing of it.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn population(db: &Database, goal: &str) -> Result<Option<i64>> {
+    let found: Option<Option<i64>> = on!(db, p => sqlx::query_scalar(
+        "/* goals::population */ SELECT population FROM goal_states WHERE goal = $1",
+    )
+    .bind(goal).fetch_optional(p).await)
+    .doing("reading what a goal looked at")?;
+    Ok(found.flatten())
+}
+
+/// Remembers what an evaluation that finished looked at; `None` forgets it, so that a population that is rightly
+/// empty now is believed. What is remembered already is not written again.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn record_population(db: &Database, goal: &str, population: Option<i64>) -> Result<()> {
+    on_writer!(db, p => sqlx::query(
+        "/* goals::record_population */ UPDATE goal_states SET population = $2 \
+          WHERE goal = $1 AND population IS DISTINCT FROM CAST($2 AS BIGINT)",
+    )
+    .bind(goal).bind(population).execute(p).await.map(drop))
+    .doing("writing what a goal looked at")
+}
+
+/// Closes the findings of goals that are not in the set, and removes the goals and their brakes.
+const fn forgetting(engine: super::Engine) -> [&'static str; 4] {
     [
         engine.text(
             "/* goals::close, sqlite */ INSERT INTO finding_history (id, goal, subject, repository_id, \
@@ -77,6 +104,14 @@ const fn forgetting(engine: super::Engine) -> [&'static str; 3] {
             "/* goals::forget, sqlite */ DELETE FROM goal_states \
               WHERE goal NOT IN (SELECT value FROM json_each($1))",
             "/* goals::forget, postgres */ DELETE FROM goal_states WHERE goal <> ALL($1)",
+        ),
+        engine.text(
+            "/* goals::forget_brakes, sqlite */ DELETE FROM brakes \
+              WHERE (name LIKE 'goal:%' OR name LIKE 'removals:%') \
+                AND substr(name, instr(name, ':') + 1) NOT IN (SELECT value FROM json_each($1))",
+            "/* goals::forget_brakes, postgres */ DELETE FROM brakes \
+              WHERE (name LIKE 'goal:%' OR name LIKE 'removals:%') \
+                AND substr(name, strpos(name, ':') + 1) <> ALL($1)",
         ),
     ]
 }

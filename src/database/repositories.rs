@@ -1,10 +1,11 @@
 //! Repositories: looking up, and how many copies are wanted.
 use super::rows::{self, ReplicaRow, RepositoryRow};
 use super::transaction::{Tx, retrying, within};
-use super::values::Ids;
+use super::values::{Ids, Words};
 use super::{Database, DatabaseError, Doing, Engine, Result, on, replicas};
 use crate::model::fleet::{Replica, Repository};
 use crate::model::id::RepositoryId;
+use std::collections::BTreeMap;
 
 mod import;
 
@@ -29,6 +30,23 @@ pub async fn by_name(db: &Database, name: &str) -> Result<Option<Repository>> {
     .bind(name).fetch_optional(p).await)
     .doing("looking up a repository")?;
     row.map(Repository::try_from).transpose()
+}
+
+/// The ids of these names; those that there are not are left out.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn ids_of_names(db: &Database, names: &[String]) -> Result<BTreeMap<String, RepositoryId>> {
+    let text = db.engine().text(
+        "/* repositories::ids_of_names, sqlite */ SELECT name, id FROM repositories \
+          WHERE name IN (SELECT value FROM json_each($1))",
+        "/* repositories::ids_of_names, postgres */ SELECT name, id FROM repositories WHERE name = ANY($1)",
+    );
+    let names = Words(names.to_vec());
+    let rows: Vec<(String, RepositoryId)> =
+        on!(db, p => sqlx::query_as(text).bind(&names).fetch_all(p).await)
+            .doing("looking up repositories by their names")?;
+    Ok(rows.into_iter().collect())
 }
 
 /// Those with these ids, in no order; missing ones are left out. At most 10,000 ids a call.

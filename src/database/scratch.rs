@@ -90,14 +90,33 @@ impl Place {
     /// On a thread of its own, for a value is dropped in the middle of a runtime, which may be ending.
     fn remove(&self) {
         let Self::Server { url, name } = self else { return };
-        let (url, statement) = (url.clone(), format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+        let (url, name_of) = (url.clone(), name.clone());
         let removed = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.is_ok_and(|runtime| runtime.block_on(run(&url, statement)).is_ok())
+            runtime.is_ok_and(|runtime| runtime.block_on(remove(&url, &name_of)).is_ok())
         });
         if !removed.join().unwrap_or_default() {
             tracing::warn!(database.name = name, "a scratch database was not removed");
         }
+    }
+}
+
+/// The database, and the role that goals were asked as, if one was made: roles are the server's.
+async fn remove(url: &str, name: &str) -> Result<()> {
+    let doing = "removing a database for a test";
+    let mut connection = PgConnection::connect(url).await.doing(doing)?;
+    let role: Option<String> = sqlx::query_scalar(
+        "/* scratch::role, postgres */ SELECT 'trued_goals_' || oid FROM pg_database WHERE datname = $1",
+    )
+    .bind(name)
+    .fetch_optional(&mut connection)
+    .await
+    .doing(doing)?;
+    connection.close().await.doing(doing)?;
+    run(url, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+    match role {
+        Some(role) => run(url, format!("DROP ROLE IF EXISTS {role}")).await,
+        None => Ok(()),
     }
 }
 

@@ -13,6 +13,7 @@ use base64::Engine as _;
 
 mod attempts;
 mod bounds;
+mod brakes;
 mod findings;
 mod history;
 mod inventory;
@@ -120,6 +121,9 @@ fn goal(name: &str, began_at: Millis) -> super::findings::MergeInto {
         began_at,
         backoff_ms: vec![0, 60_000],
         stuck_after: 3,
+        in_a_row: 1,
+        brake: None,
+        removes: false,
         most: 500_000,
     }
 }

@@ -92,7 +92,9 @@ pub const fn patience(deferral: &Deferral) -> Option<Millis> {
         Deferral::NotEnoughSpace { .. }
         | Deferral::Paused { .. }
         | Deferral::Braked { .. }
-        | Deferral::Stuck { .. } => Some(60_000),
+        | Deferral::Stuck { .. }
+        | Deferral::Undone { .. }
+        | Deferral::Ripening { .. } => Some(60_000),
     }
 }
 

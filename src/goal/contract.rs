@@ -55,6 +55,9 @@ pub const fn subject_columns(kind: SubjectKind) -> &'static [&'static str] {
     }
 }
 
+/// The column that names a repository for a database that does not know the fleet's ids.
+pub const BY_NAME: [&str; 1] = ["repository_name"];
+
 const OPTIONAL: [(&str, Type); 5] = [
     ("priority", Type::Number),
     ("reason", Type::Text),
@@ -68,6 +71,18 @@ const OPTIONAL: [(&str, Type); 5] = [
 /// # Errors
 /// The column that is wrong, and the word it stands at in the query, if it is there.
 pub fn check(kind: SubjectKind, columns: &[Column]) -> Result<(), (String, Option<String>)> {
+    check_subject(kind, subject_columns(kind), columns)
+}
+
+/// The same with other columns for the subject.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_subject(
+    kind: SubjectKind,
+    subject: &[&str],
+    columns: &[Column],
+) -> Result<(), (String, Option<String>)> {
     if columns.len() > MAX_COLUMNS {
         return Err((format!("{} columns are more than {MAX_COLUMNS}", columns.len()), None));
     }
@@ -76,8 +91,8 @@ pub fn check(kind: SubjectKind, columns: &[Column]) -> Result<(), (String, Optio
             return Err((format!("column \"{}\" stands twice", column.name), Some(column.name.clone())));
         }
     }
-    let text_subject = kind == SubjectKind::Key;
-    for name in subject_columns(kind) {
+    let text_subject = kind == SubjectKind::Key || subject == BY_NAME;
+    for name in subject {
         subject_column(kind, name, columns)?;
         typed(columns, name, if text_subject { &Type::Text } else { &Type::Number })?;
     }

@@ -10,6 +10,7 @@ use super::sql::{self, Query};
 use super::text::{At, FileError, did_you_mean};
 use super::value::{self, Value};
 use crate::model::Millis;
+use crate::model::brake::Bound;
 use crate::model::goal::{Mode, Severity, SubjectKind};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub const MAX_FILE_BYTES: usize = 256 * 1024;
 
 /// The names that `recheck` may use beside the goal's own: the one subject that is asked for.
-pub const SUBJECT_NAMES: [&str; 4] = ["subject", "repository_id", "fileserver_id", "key"];
+pub const SUBJECT_NAMES: [&str; 5] = ["subject", "repository_id", "repository_name", "fileserver_id", "key"];
 
 /// A goal as its file says, checked as far as text alone can be.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,12 +92,18 @@ impl Brake {
 
     /// Whether so many findings among so many are too many.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a share of a population needs no more than 52 bits")]
     pub fn holds(self, findings: u64, population: u64) -> bool {
-        let Self::Above { count, share } = self else { return false };
-        let share = share.map(|share| share * population as f64);
-        let bound = count.map(|count| count as f64).into_iter().chain(share).fold(0.0_f64, f64::max);
-        findings as f64 > bound
+        let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        self.bound().is_some_and(|bound| signed(findings) > bound.most(signed(population)))
+    }
+
+    /// The most findings that are not too many; none: never too many.
+    #[must_use]
+    pub const fn bound(self) -> Option<Bound> {
+        match self {
+            Self::Never => None,
+            Self::Above { count, share } => Some(Bound { count, share }),
+        }
     }
 }
 
@@ -109,6 +116,9 @@ pub enum Population {
     Query(Query),
 }
 
+/// The database that a goal is asked of where its header names none.
+pub const FLEET: &str = "fleet";
+
 const COUNTERS: [&str; 3] = ["repositories", "replicas", "fileservers"];
 
 impl Goal {
@@ -120,11 +130,33 @@ impl Goal {
         read(path, text, engine).map_err(|at| at.in_file(path, text))
     }
 
+    /// Whether it is asked of the fleet's own database.
+    #[must_use]
+    pub fn asks_fleet(&self) -> bool {
+        self.database == FLEET
+    }
+
+    /// Whether its rows name repositories (`repository_name`): another database need not know their ids.
+    #[must_use]
+    pub fn is_by_name(&self) -> bool {
+        let named = || self.query.words.iter().any(|word| word == "repository_name");
+        !self.asks_fleet() && self.subject == SubjectKind::Repository && named()
+    }
+
     /// An error at a byte of this goal's file, as people see it.
     #[must_use]
     pub fn at(&self, offset: usize, message: String) -> String {
         At::new(offset, message).in_file(&self.path, &self.text).to_string()
     }
+}
+
+/// The database that a text's header names, as far as the header can be read.
+#[must_use]
+pub fn database(text: &str) -> &str {
+    let header = header::read(text).ok();
+    header
+        .and_then(|header| header.lines.iter().find(|line| line.key == "database").map(|line| line.value))
+        .unwrap_or(FLEET)
 }
 
 /// The goal's name that a file's name stands for, and the engine it is for, where it names one.
@@ -167,7 +199,7 @@ fn read(path: &Path, text: &str, engine: Engine) -> Result<Goal, At> {
         suspects: keys.one_of("scope", &["all", "suspects"])? == Some("suspects"),
         brake: keys.brake(repair.is_some())?,
         population: keys.population(text, engine, &known)?,
-        database: keys.find("database").map_or("fleet", |line| line.value).to_owned(),
+        database: keys.find("database").map_or(FLEET, |line| line.value).to_owned(),
         recheck: keys.query(text, "recheck", engine, &names(&params, &SUBJECT_NAMES))?,
         sql: text.get(header.end..).unwrap_or_default().trim().to_owned(),
         repair,

@@ -47,6 +47,12 @@ const BEGINNINGS: [(&str, &str); 12] = [
 /// Harmless ones among those that begin so.
 const ADMITTED: [&str; 4] = ["pg_typeof", "pg_column_size", "pg_size_pretty", "pg_size_bytes"];
 
+/// Whether a name is one of the engine's own: what tells of its files and settings, not of the fleet.
+#[must_use]
+pub fn is_inner(name: &str) -> bool {
+    ["pragma_", "sqlite_"].iter().any(|start| name.starts_with(start)) || name == "dbstat"
+}
+
 /// Why a function may not be called (its name in lower case, without schema), or `None` where it may.
 #[must_use]
 pub fn refusal(name: &str) -> Option<&'static str> {

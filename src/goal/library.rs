@@ -9,6 +9,7 @@
 use super::file::{Goal, MAX_FILE_BYTES, stem};
 use super::session::{Problem, Source};
 use crate::model::goal::SubjectKind;
+use futures::stream::{self, StreamExt as _};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,10 +18,10 @@ use std::time::Duration;
 
 pub use super::shipped::{shipped, write_shipped};
 
-/// The one database that goals can be asked of so far.
-const DATABASE: &str = "fleet";
 /// Goals of one directory; a fleet has dozens.
 const MAX_FILES: usize = 1_000;
+/// Goals examined at a time.
+const EXAMINED: usize = 4;
 /// Between the two readings of what changed.
 const SETTLING: Duration = Duration::from_millis(200);
 
@@ -131,13 +132,20 @@ impl Library {
     /// Judges what is unlike what was judged before; returns whether any entry changed.
     async fn judge(&mut self, found: BTreeMap<String, Read>) -> bool {
         let mut changed = false;
-        for (name, read) in found {
-            if self.slots.get(&name).is_some_and(|slot| slot.judged.as_ref() == Some(&read)) {
-                continue;
-            }
-            let verdict = examine(&read, &self.source, &self.repairs).await;
+        let new = |(name, read): &(String, Read)| {
+            self.slots.get(name).is_none_or(|slot| slot.judged.as_ref() != Some(read))
+        };
+        let new: Vec<_> = found.into_iter().filter(new).collect();
+        // Side by side: one whose database does not answer holds up no other.
+        let (source, repairs) = (&self.source, &self.repairs);
+        let examined: Vec<_> = new.iter().map(|(_, read)| examine(read, source, repairs)).collect();
+        let verdicts: Vec<_> = stream::iter(examined).buffered(EXAMINED).collect().await;
+        for ((name, read), verdict) in new.into_iter().zip(verdicts) {
             let entry = Entry { name: name.clone(), running: None, error: None };
             let slot = self.slots.entry(name).or_insert(Slot { entry, judged: None });
+            if slot.entry.running.is_none() {
+                changed |= slot.run_unjudged(&read, &self.source, &verdict);
+            }
             changed |= slot.settle(read, verdict);
         }
         changed
@@ -178,6 +186,20 @@ impl Library {
 }
 
 impl Slot {
+    /// Lets a goal run whose own database is away since before this start: its evaluations say that it is
+    /// unknown, where otherwise it would keep the state it had. It is judged when the database is back.
+    fn run_unjudged(&mut self, read: &Read, source: &Source, verdict: &Result<Goal, Problem>) -> bool {
+        let (Err(Problem { text: false, .. }), Read::Text { path, text }) = (verdict, read) else {
+            return false;
+        };
+        let Ok(goal) = Goal::parse(path, text, source.engine_of(text)) else { return false };
+        if goal.asks_fleet() {
+            return false;
+        }
+        self.entry.running = Some(Arc::new(goal));
+        true
+    }
+
     /// Takes a verdict; one for which the engine was away is asked for again next time.
     fn settle(&mut self, read: Read, verdict: Result<Goal, Problem>) -> bool {
         let (error, running) = match verdict {
@@ -212,13 +234,8 @@ async fn examine(read: &Read, source: &Source, repairs: &Repairs) -> Result<Goal
 /// # Errors
 /// Naming file, line and column; `text` is false when the engine could not be asked.
 pub async fn check(path: &Path, text: &str, source: &Source, repairs: &Repairs) -> Result<Goal, Problem> {
-    let goal = Goal::parse(path, text, source.engine())?;
+    let goal = Goal::parse(path, text, source.engine_of(text))?;
     remedied(&goal, repairs)?;
-    if goal.database != DATABASE {
-        let at = goal.text.find("database:").unwrap_or(0);
-        let message = goal.at(at, format!("unknown database \"{}\" (databases: {DATABASE})", goal.database));
-        return Err(Problem { message, text: true });
-    }
     source.check(&goal).await?;
     Ok(goal)
 }

@@ -5,50 +5,41 @@
 //! the goal's timeout, and that no more rows than `max-rows` are kept. Texts that were
 //! read at run time are handed to an engine here and nowhere else.
 
+use super::Goal;
 use super::contract::{self, Column};
 use super::file::Population;
 use super::sql::Query;
 use super::text::FileError;
 use super::value::Value;
-use super::{Engine, Goal};
 use crate::model::Millis;
 use crate::model::finding::{Exception, Subject};
 use crate::model::goal::SubjectKind;
 use crate::model::id::{FileserverId, RepositoryId};
-use sqlx::postgres::PgConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
 use std::future::Future;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 mod explain;
 mod postgres;
+mod rows;
+mod source;
 mod sqlite;
 
-/// Rows in a batch.
-const BATCH: usize = 500;
+use rows::{Sending, Taker};
+use source::Place;
+pub use source::{Names, Source};
+
 /// Share of a goal's timeout, in hundredths, in which rows past `max-rows` are still read: what is left is for the
 /// merge of those that came.
 const COUNTING: u32 = 75;
 /// How long after a goal's timeout the engine's own end of it is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest opening of a session: a database that does not answer holds nobody else up.
+const OPENING: Duration = Duration::from_secs(5);
 /// Longest preparation of a query; it runs on no rows.
 const CHECK_TIMEOUT: Millis = 10_000;
 /// Longest recheck of one subject.
 const RECHECK_TIMEOUT: Millis = 5_000;
-
-/// Where goals are asked: what a session is opened with. Never shares a connection with `database`.
-#[derive(Clone)]
-pub struct Source {
-    options: Options,
-}
-
-#[derive(Clone)]
-enum Options {
-    Sqlite(Box<SqliteConnectOptions>),
-    Postgres(Box<PgConnectOptions>),
-}
 
 /// Why an evaluation did not finish, or a goal cannot run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -58,13 +49,6 @@ pub struct Problem {
     pub message: String,
     /// Whether the text is at fault (as against the time it took, or the engine being away).
     pub text: bool,
-}
-
-/// Where rows go, and whether those past the goal's `max-rows` go there too.
-struct Outlet {
-    to: mpsc::Sender<Vec<Exception>>,
-    /// Until when rows past `max-rows` are still read; none: not at all.
-    beyond: Option<Instant>,
 }
 
 /// How an evaluation that finished ended.
@@ -100,52 +84,22 @@ impl From<FileError> for Problem {
     }
 }
 
-/// Without secrets.
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").field("engine", &self.engine()).finish_non_exhaustive()
-    }
-}
-
 impl Source {
-    /// Goals will be asked of this database (`sqlite:PATH`, `postgres://…`). A role that may only read is best.
-    ///
-    /// # Errors
-    /// When the URL is of neither kind.
-    pub fn new(url: &str) -> Result<Self, Problem> {
-        let wrong =
-            |error: sqlx::Error| Problem::away(format!("goals cannot be asked of this database: {error}"));
-        let options = if url.starts_with("sqlite:") {
-            Options::Sqlite(Box::new(sqlite::options(SqliteConnectOptions::from_str(url).map_err(wrong)?)))
-        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            Options::Postgres(Box::new(postgres::options(PgConnectOptions::from_str(url).map_err(wrong)?)))
-        } else {
-            return Err(Problem::away("a database's URL begins with sqlite: or postgres:".to_owned()));
-        };
-        Ok(Self { options })
-    }
-
-    /// The engine that goals are asked of.
-    #[must_use]
-    pub const fn engine(&self) -> Engine {
-        match self.options {
-            Options::Sqlite(_) => Engine::Sqlite,
-            Options::Postgres(_) => Engine::Postgres,
-        }
-    }
-
     /// Prepares the query on the real engine and checks its columns; runs nothing of it on rows.
     ///
     /// # Errors
     /// Naming file, line and column.
     pub async fn check(&self, goal: &Goal) -> Result<(), Problem> {
-        let columns = within(goal, CHECK_TIMEOUT, async {
-            match &self.options {
-                Options::Sqlite(options) => sqlite::check(options, goal).await,
-                Options::Postgres(options) => postgres::check(options, goal).await,
+        placeable(goal)?;
+        let place = self.place(goal)?;
+        let trace = postgres::Trace::default();
+        let asking = async {
+            match place {
+                Place::Sqlite(door) => sqlite::check(door, goal).await,
+                Place::Postgres(door) => postgres::check(door, goal, &trace).await,
             }
-        })
-        .await?;
+        };
+        let columns = within(goal, place, CHECK_TIMEOUT, &trace, asking).await?;
         checked(goal, &columns)
     }
 
@@ -173,8 +127,7 @@ impl Source {
         rows: mpsc::Sender<Vec<Exception>>,
     ) -> Result<Evaluated, Problem> {
         let counting = duration(goal.timeout) * COUNTING / 100;
-        let outlet = Outlet { to: rows, beyond: Instant::now().checked_add(counting) };
-        self.send(goal, None, outlet).await
+        self.send(goal, None, rows, Instant::now().checked_add(counting)).await
     }
 
     /// The same with `:now` given, for fixtures; none: the database's clock.
@@ -187,17 +140,26 @@ impl Source {
         now: Option<Millis>,
         rows: mpsc::Sender<Vec<Exception>>,
     ) -> Result<Evaluated, Problem> {
-        self.send(goal, now, Outlet { to: rows, beyond: None }).await
+        self.send(goal, now, rows, None).await
     }
 
-    async fn send(&self, goal: &Goal, now: Option<Millis>, rows: Outlet) -> Result<Evaluated, Problem> {
-        within(goal, goal.timeout, async {
-            match &self.options {
-                Options::Sqlite(options) => sqlite::evaluate(options, goal, now, rows).await,
-                Options::Postgres(options) => postgres::evaluate(options, goal, now, rows).await,
+    async fn send(
+        &self,
+        goal: &Goal,
+        now: Option<Millis>,
+        rows: mpsc::Sender<Vec<Exception>>,
+        beyond: Option<Instant>,
+    ) -> Result<Evaluated, Problem> {
+        let place = self.place(goal)?;
+        let trace = postgres::Trace::default();
+        let asking = async {
+            let taker = Taker { to: rows, names: self.names.clone(), beyond };
+            match place {
+                Place::Sqlite(door) => sqlite::evaluate(door, goal, now, taker).await,
+                Place::Postgres(door) => postgres::evaluate(door, goal, now, taker, &trace).await,
             }
-        })
-        .await
+        };
+        within(goal, place, goal.timeout, &trace, asking).await
     }
 
     /// Evaluates and keeps the first rows, for people who look at what a goal returns.
@@ -237,25 +199,61 @@ impl Source {
         now: Option<Millis>,
     ) -> Result<bool, Problem> {
         let timeout = goal.timeout.min(RECHECK_TIMEOUT);
-        within(goal, timeout, async {
-            match &self.options {
-                Options::Sqlite(options) => sqlite::recheck(options, goal, subject, now, timeout).await,
-                Options::Postgres(options) => postgres::recheck(options, goal, subject, now, timeout).await,
+        let place = self.place(goal)?;
+        let Some(subject) = self.known_as(goal, subject).await? else { return Ok(false) };
+        let trace = postgres::Trace::default();
+        let asking = async {
+            match place {
+                Place::Sqlite(door) => sqlite::recheck(door, goal, &subject, now, timeout).await,
+                Place::Postgres(door) => postgres::recheck(door, goal, &subject, now, timeout, &trace).await,
             }
-        })
-        .await
+        };
+        within(goal, place, timeout, &trace, asking).await
+    }
+
+    /// A subject as the goal's database knows it: a repository by its name where the goal names them. None: the
+    /// fleet has no such repository any more.
+    async fn known_as(&self, goal: &Goal, subject: &Subject) -> Result<Option<Subject>, Problem> {
+        let (true, Subject::Repository(id), Some(names)) = (goal.is_by_name(), subject, &self.names) else {
+            return Ok(Some(subject.clone()));
+        };
+        let name = names.name(*id).await;
+        let name = name.map_err(|why| Problem::away(format!("{}: {why}", goal.path.display())))?;
+        Ok(name.map(Subject::Key))
     }
 }
 
 /// The last bound: an engine that does not even answer that it timed out.
 async fn within<T>(
     goal: &Goal,
+    place: &Place,
     timeout: Millis,
+    trace: &postgres::Trace,
     asking: impl Future<Output = Result<T, Problem>>,
 ) -> Result<T, Problem> {
-    match tokio::time::timeout(duration(timeout) + PATIENCE, asking).await {
-        Ok(result) => result,
-        Err(_) => Err(Problem::timeout(goal, timeout)),
+    let ended = tokio::time::timeout(duration(timeout) + PATIENCE, asking).await;
+    if let (Err(_), Place::Postgres(door)) = (&ended, place) {
+        // The goal may have turned its own limits off: its session is ended from outside.
+        door.end(trace).await;
+    }
+    ended.unwrap_or_else(|_| Err(Problem::timeout(goal, timeout)))
+}
+
+/// What only the fleet's database has, a goal over another one cannot ask for.
+fn placeable(goal: &Goal) -> Result<(), Problem> {
+    let wrong = |key: &str, why: &str| {
+        let at = goal.text.find(key).unwrap_or(0);
+        Err(Problem::text(goal.at(at, format!("{key} {why}"))))
+    };
+    match &goal.population {
+        _ if goal.asks_fleet() => Ok(()),
+        Some(Population::Counter(_)) => {
+            wrong("population:", "counts the fleet, and this goal asks another database: write a query")
+        }
+        _ if goal.suspects => {
+            wrong("scope:", "suspects is a table of the fleet, and this goal asks another database")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -269,7 +267,8 @@ fn seconds(millis: Millis) -> String {
 
 /// The columns against the contract, with the place of the one that is wrong.
 fn checked(goal: &Goal, columns: &[Column]) -> Result<(), Problem> {
-    contract::check(goal.subject, columns).map_err(|(message, word)| {
+    let subject = subject_columns(goal);
+    contract::check_subject(goal.subject, subject, columns).map_err(|(message, word)| {
         let place = word.and_then(|word| explain::find_word(&goal.query.text, &word));
         Problem::text(goal.at(goal.query.file_offset(place.unwrap_or(0)), message))
     })
@@ -280,6 +279,11 @@ fn checked(goal: &Goal, columns: &[Column]) -> Result<(), Problem> {
 fn run_time(text: String) -> sqlx::SqlStr {
     use sqlx::SqlSafeStr as _;
     sqlx::AssertSqlSafe(text).into_sql_str()
+}
+
+/// The columns that name a goal's subject.
+fn subject_columns(goal: &Goal) -> &'static [&'static str] {
+    if goal.is_by_name() { &contract::BY_NAME } else { contract::subject_columns(goal.subject) }
 }
 
 /// All queries of a goal: its own first.
@@ -317,7 +321,7 @@ fn named(name: &str, now: Millis, subject: Option<&Subject>) -> Option<Value> {
         ("now", _) => Value::Integer(now),
         ("repository_id", subject) => Value::Integer(subject.repository()?.0),
         ("fileserver_id", subject) => Value::Integer(subject.fileserver()?.0),
-        ("key" | "subject", Subject::Key(key)) => Value::Text(key.clone()),
+        ("key" | "subject" | "repository_name", Subject::Key(key)) => Value::Text(key.clone()),
         ("subject", Subject::Repository(id)) => Value::Integer(id.0),
         ("subject", Subject::Fileserver(id)) => Value::Integer(id.0),
         _ => return None,
@@ -325,8 +329,9 @@ fn named(name: &str, now: Millis, subject: Option<&Subject>) -> Option<Value> {
 }
 
 /// Some subject of a kind, to prepare queries with.
-fn sample(kind: SubjectKind) -> Subject {
-    match kind {
+fn sample(goal: &Goal) -> Subject {
+    match goal.subject {
+        SubjectKind::Repository if goal.is_by_name() => Subject::Key(String::new()),
         SubjectKind::Repository => Subject::Repository(RepositoryId(0)),
         SubjectKind::Replica => Subject::Replica(RepositoryId(0), FileserverId(0)),
         SubjectKind::Fileserver => Subject::Fileserver(FileserverId(0)),
@@ -343,48 +348,11 @@ fn recheck_text(goal: &Goal, subject: &Subject) -> (String, usize, Vec<Value>) {
     let head = "/* goal.recheck */ SELECT 1 FROM (";
     let mut text = format!("{head}{}\n) AS g WHERE ", goal.query.text);
     let mut values = Vec::new();
-    for (index, column) in contract::subject_columns(goal.subject).iter().enumerate() {
+    for (index, column) in subject_columns(goal).iter().enumerate() {
         let and = if index == 0 { "" } else { " AND " };
         text.extend([and, "g.", column, " = $", &(goal.query.names.len() + index + 1).to_string()]);
         values.extend(named(column, 0, Some(subject)));
     }
     text.push_str(" LIMIT 1");
     (text, head.len(), values)
-}
-
-/// Collects rows into batches, and stops at the goal's bound.
-struct Sending<'a> {
-    goal: &'a Goal,
-    outlet: Outlet,
-    batch: Vec<Exception>,
-    rows: u64,
-}
-
-impl<'a> Sending<'a> {
-    fn new(goal: &'a Goal, outlet: Outlet) -> Self {
-        Self { goal, outlet, batch: Vec::new(), rows: 0 }
-    }
-
-    fn is_full(&self) -> bool {
-        self.rows >= self.goal.max_rows && self.outlet.beyond.is_none_or(|until| Instant::now() >= until)
-    }
-
-    async fn row(&mut self, values: serde_json::Map<String, serde_json::Value>) -> Result<(), Problem> {
-        self.rows += 1;
-        let exception = contract::exception(self.goal.subject, self.rows, values)
-            .map_err(|message| Problem::text(format!("{}: {message}", self.goal.path.display())))?;
-        self.batch.push(exception);
-        if self.batch.len() >= BATCH { self.flush().await } else { Ok(()) }
-    }
-
-    async fn flush(&mut self) -> Result<(), Problem> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
-        let batch = std::mem::take(&mut self.batch);
-        let sent = self.outlet.to.send(batch).await;
-        sent.map_err(|_| {
-            Problem::away(format!("{}: nobody takes its rows any more", self.goal.path.display()))
-        })
-    }
 }

@@ -126,6 +126,9 @@ fn refuse_token(source: &str, all: &[Token], index: usize, token: &Token) -> Res
         Kind::Text | Kind::Escaped if is_clock_text(source, text, before, next) => refuse(
             "a moment written so reads the clock, and an evaluation must be repeatable: use :now".to_owned(),
         ),
+        Kind::Word | Kind::Quoted if functions::is_inner(&token.name(source)) => {
+            refuse(format!("{text} is refused: it tells of the engine, and a goal asks about the fleet"))
+        }
         Kind::Word | Kind::Quoted if opens => refuse_call(source, all, index),
         Kind::Word if before.is_some_and(|before| before.is_symbol(source, "(")) && is_any(text, &WRITES) => {
             refuse(format!("{} is refused: a goal only reads", text.to_uppercase()))

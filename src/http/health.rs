@@ -7,6 +7,7 @@ use crate::database::SchemaState;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use std::fmt::Write as _;
 
 /// The process answers.
 pub async fn livez() -> &'static str {
@@ -36,9 +37,8 @@ pub async fn healthz(State(api): State<Api>, RawQuery(query): RawQuery) -> Resul
     let code = if health.level == "HEALTH_ERR" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     let mut text = format!("{}\n", health.level);
     if query.is_some_and(|query| query.split('&').any(|one| one.starts_with("verbose"))) {
-        for code in health.codes {
-            text.push_str(&code);
-            text.push('\n');
+        for one in health.details {
+            let _ = writeln!(text, "{}: {} ({})", one.code, one.sentence, one.hint);
         }
     }
     Ok((code, text).into_response())

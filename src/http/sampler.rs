@@ -1,7 +1,8 @@
 //! Metrics read from SQL: cheap tables alone, at most once in a few seconds however often one asks.
 
+use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, fileservers, goals, report, suspects};
+use crate::database::{Database, Result, brakes, fileservers, goals, report, suspects};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -46,7 +47,8 @@ impl Sampler {
 
     async fn sample(&self, db: &Database, seen: &mut Seen) -> Result<()> {
         let now = db.now().await?;
-        for goal in goals::states(db).await? {
+        let states = goals::states(db).await?;
+        for goal in &states {
             self.metrics.goal(&goal.goal, goal.state, goal.findings, goal.file_error.is_some());
         }
         let all = fileservers::all(db).await?;
@@ -59,6 +61,14 @@ impl Sampler {
             self.metrics.backlog(*state, backlog.of(*state));
         }
         self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
+        let brakes = brakes::all(db).await?;
+        let nothing_ended = codes::nothing_ended(db, now).await?;
+        let (goals, backlog, fileservers) = (&states, &backlog, &all);
+        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, nothing_ended, now };
+        let raised = codes::report(&facts).codes;
+        for code in codes::ALL {
+            self.metrics.health(code, raised.iter().any(|one| one == code));
+        }
         let drift = suspects::audit::drift(db).await?;
         self.metrics.drift(u64::try_from(drift - seen.drift.unwrap_or(drift)).unwrap_or_default());
         seen.drift = Some(drift);

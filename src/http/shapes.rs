@@ -4,8 +4,8 @@
 mod changes;
 
 pub use changes::{
-    AddFileserver, AddPart, Changed, Enrolled, FinishImport, ImportCopy, ImportPlan, PlanImport, SetIntent,
-    SetWanted,
+    AddFileserver, AddPart, Approve, Changed, Enrolled, FinishImport, ImportCopy, ImportPlan, PlanImport,
+    Retry, SetIntent, SetWanted,
 };
 
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow, FlagRow};
@@ -24,8 +24,31 @@ pub struct Status {
     pub backlog: Backlog,
     /// All fileservers.
     pub fileservers: Vec<FileserverRow>,
+    /// What holds repairs, or was released by a person.
+    #[serde(default)]
+    pub brakes: Vec<BrakeRow>,
     /// What a person should know of.
     pub health: HealthReport,
+    /// What is not as it should be set up, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// One brake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrakeRow {
+    /// Its name.
+    pub name: String,
+    /// What it saw.
+    pub reason: String,
+    /// When it first saw it.
+    pub since: Millis,
+    /// Whether it holds; one that does not was released by a person, until its cause is gone.
+    pub holds: bool,
+    /// When a person released it.
+    pub approved: Option<Millis>,
+    /// Findings that it holds.
+    pub held: i64,
 }
 
 /// How one goal stands.
@@ -116,6 +139,20 @@ pub struct HealthReport {
     pub level: String,
     /// Stable codes, for example `GOAL_STALE`.
     pub codes: Vec<String>,
+    /// The same with a sentence and a hint each.
+    #[serde(default)]
+    pub details: Vec<HealthCode>,
+}
+
+/// One code that is raised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthCode {
+    /// The code; `docs/runbook/` has a page of its name.
+    pub code: String,
+    /// What is so.
+    pub sentence: String,
+    /// What to look at or do.
+    pub hint: String,
 }
 
 /// All fileservers.

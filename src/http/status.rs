@@ -1,23 +1,19 @@
 //! The fleet at a glance, and the codes that a person should know of.
 
+use super::codes::{self, Facts};
 use super::problem::{Answer, Problem};
-use super::shapes::{Backlog, FileserverRow, GoalRow, HealthReport, Status};
+use super::shapes::{Backlog, BrakeRow, FileserverRow, GoalRow, Status};
 use super::state::Api;
 use crate::database::report::BacklogCounts;
-use crate::database::{fileservers, goals, report};
+use crate::database::{brakes, fileservers, goals, report};
 use crate::model::Millis;
+use crate::model::brake::Brake;
 use crate::model::finding::FindingState;
-use crate::model::fleet::{Fileserver, Health};
-use crate::model::goal::{GoalState, GoalStatus};
+use crate::model::fleet::Fileserver;
+use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::State;
 use std::collections::BTreeMap;
-
-/// Evaluations in a row that did not finish before a goal is stale.
-const STALE_AFTER: i64 = 3;
-
-/// Ready work this old with nothing done meanwhile is a stalled backlog.
-const STALLED_AFTER: Millis = 600_000;
 
 /// `GET /api/v1/status`
 ///
@@ -36,15 +32,32 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let states = goals::states(&api.db).await?;
     let counts = report::backlog::counts(&api.db).await?;
     let all = fileservers::all(&api.db).await?;
-    let ended = report::tally::ended_between(&api.db, now - STALLED_AFTER, now + 1).await?;
+    let brakes = brakes::all(&api.db).await?;
+    let held: BTreeMap<_, _> = brakes::held(&api.db).await?.into_iter().collect();
     let rows = rows(api, &all).await?;
-    let health = health(&states, &counts, &all, ended.is_empty(), now);
+    let nothing_ended = codes::nothing_ended(&api.db, now).await?;
+    let facts =
+        Facts { goals: &states, backlog: &counts, fileservers: &all, brakes: &brakes, nothing_ended, now };
+    let health = codes::report(&facts);
     Ok(Status {
         goals: states.into_iter().map(goal_row).collect(),
         backlog: backlog(&counts, now),
         fileservers: rows,
+        brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
         health,
+        notes: api.source.note().map(str::to_owned).into_iter().collect(),
     })
+}
+
+fn brake_row(brake: Brake, held: &BTreeMap<String, i64>) -> BrakeRow {
+    BrakeRow {
+        held: held.get(&brake.name).copied().unwrap_or(0),
+        name: brake.name,
+        reason: brake.reason,
+        since: brake.since,
+        holds: brake.holds,
+        approved: brake.approved,
+    }
 }
 
 /// Fileservers with the number of their replicas.
@@ -95,40 +108,10 @@ fn backlog(counts: &BacklogCounts, now: Millis) -> Backlog {
     }
 }
 
-fn health(
-    goals: &[GoalStatus],
-    backlog: &BacklogCounts,
-    fileservers: &[Fileserver],
-    nothing_ended: bool,
-    now: Millis,
-) -> HealthReport {
-    let last_copies = goals.iter().any(|one| one.goal == "last-copies-safe" && one.findings > 0);
-    let old = backlog.oldest.is_some_and(|oldest| now - oldest > STALLED_AFTER);
-    let stalled = old && nothing_ended && backlog.of(FindingState::Ready) > 0;
-    let raised = [
-        ("LAST_COPY", last_copies),
-        ("FILESERVER_EMPTY", fileservers.iter().any(|one| one.empty_since.is_some())),
-        ("REPOSITORY_STUCK", backlog.of(FindingState::Stuck) > 0),
-        ("GOAL_STALE", goals.iter().any(|one| one.failures >= STALE_AFTER)),
-        ("GOAL_INVALID", goals.iter().any(|one| one.file_error.is_some())),
-        ("GOAL_BRAKED", backlog.of(FindingState::Held) > 0),
-        ("BACKLOG_STALLED", stalled),
-        ("FILESERVER_SILENT", fileservers.iter().any(|one| one.health == Health::Offline)),
-    ];
-    let codes: Vec<_> = raised.iter().filter(|(_, yes)| *yes).map(|(code, _)| (*code).to_owned()).collect();
-    let worst = codes.iter().any(|code| matches!(code.as_str(), "LAST_COPY" | "FILESERVER_EMPTY"));
-    let unmet = goals.iter().any(|one| one.state != GoalState::Met);
-    let level = match (worst, codes.is_empty() && !unmet) {
-        (true, _) => "HEALTH_ERR",
-        (false, true) => "HEALTH_OK",
-        (false, false) => "HEALTH_WARN",
-    };
-    HealthReport { level: level.to_owned(), codes }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::goal::GoalState;
 
     fn goal(name: &str, state: GoalState, findings: i64) -> GoalStatus {
         GoalStatus {
@@ -146,30 +129,14 @@ mod tests {
         }
     }
 
+    // Case 16: what is pending is never less than what is open.
     #[test]
-    fn a_last_copy_is_an_error_and_a_stale_goal_a_warning() {
-        let ok = health(&[goal("a", GoalState::Met, 0)], &BacklogCounts::default(), &[], false, 0);
-        assert_eq!((ok.level.as_str(), ok.codes.len()), ("HEALTH_OK", 0));
-        let stale = GoalStatus { failures: 3, ..goal("a", GoalState::Unknown, 0) };
-        let warn = health(&[stale], &BacklogCounts::default(), &[], false, 0);
-        assert_eq!((warn.level.as_str(), warn.codes), ("HEALTH_WARN", vec!["GOAL_STALE".to_owned()]));
-        let last = health(
-            &[goal("last-copies-safe", GoalState::Unmet, 1)],
-            &BacklogCounts::default(),
-            &[],
-            false,
-            0,
-        );
-        assert_eq!(last.level, "HEALTH_ERR");
-    }
-
-    #[test]
-    fn ready_work_that_nothing_is_done_about_is_a_stalled_backlog() {
-        let counts = BacklogCounts { states: vec![(FindingState::Ready, 3)], oldest: Some(0) };
-        let codes = |idle, now| health(&[], &counts, &[], idle, now).codes;
-        assert_eq!(codes(true, STALLED_AFTER + 1), ["BACKLOG_STALLED"]);
-        assert!(codes(false, STALLED_AFTER + 1).is_empty());
-        assert!(codes(true, STALLED_AFTER - 1).is_empty());
+    fn the_backlog_counts_waiting_ready_running_held_and_stuck_together() {
+        let states: Vec<_> =
+            FindingState::ALL.iter().zip([1, 20, 300, 4_000, 50_000]).map(|(s, n)| (*s, n)).collect();
+        let shown = backlog(&BacklogCounts { states, oldest: None }, 0);
+        assert_eq!(shown.total, 54_321);
+        assert_eq!(shown.waiting + shown.ready + shown.running + shown.held + shown.stuck, shown.total);
     }
 
     #[test]

@@ -273,6 +273,18 @@ pub enum Deferral {
         /// Why.
         reason: String,
     },
+    /// Another goal undoes what its repair does; a person is needed.
+    Undone {
+        /// The other goal.
+        by: String,
+    },
+    /// Its goal asks for several evaluations in a row that return it.
+    Ripening {
+        /// How many.
+        evaluations: i64,
+        /// Which finished evaluation of its goal is the last of them.
+        until: i64,
+    },
 }
 
 impl std::fmt::Display for Deferral {
@@ -307,6 +319,13 @@ impl std::fmt::Display for Deferral {
             Self::Braked { name } => write!(f, "held by the brake {name}"),
             Self::FileserverAway { fileserver } => write!(f, "fileserver {fileserver} does not answer"),
             Self::Stuck { reason } => write!(f, "stuck: {reason}"),
+            Self::Undone { by } => {
+                write!(f, "stuck: goal {by} undoes what its repair does, and it undoes that again")
+            }
+            Self::Ripening { evaluations, until } => write!(
+                f,
+                "must be returned by {evaluations} evaluations in a row, up to its goal's evaluation {until}"
+            ),
         }
     }
 }

@@ -43,6 +43,11 @@ struct ByState {
     state: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCode {
+    code: String,
+}
+
 /// All metrics of this process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -55,6 +60,7 @@ pub struct Metrics {
     fileservers: Family<ByHealth, Gauge>,
     backlog: Family<ByState, Gauge>,
     backlog_age: Gauge,
+    health: Family<ByCode, Gauge>,
     audit_drift: Counter,
 }
 
@@ -70,6 +76,7 @@ impl Default for Metrics {
             fileservers: Family::default(),
             backlog: Family::default(),
             backlog_age: Gauge::default(),
+            health: Family::default(),
             audit_drift: Counter::default(),
             registry: Registry::default(),
         };
@@ -101,6 +108,7 @@ impl Default for Metrics {
             "Age of the oldest finding that needs a repair",
             metrics.backlog_age.clone(),
         );
+        registry.register("health_code", "1 while a health code is raised", metrics.health.clone());
         registry.register(
             "audit_drift",
             "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
@@ -146,6 +154,11 @@ impl Metrics {
     /// Says how old the oldest finding of the backlog is.
     pub fn backlog_age(&self, seconds: i64) {
         self.backlog_age.set(seconds);
+    }
+
+    /// Says whether a health code is raised.
+    pub fn health(&self, code: &str, raised: bool) {
+        self.health.get_or_create(&ByCode { code: code.into() }).set(i64::from(raised));
     }
 
     /// Counts what the audit of the suspects found.

@@ -154,6 +154,9 @@ impl Fleet {
             began_at: self.db().now().await.unwrap(),
             backoff_ms: vec![0],
             stuck_after: 9,
+            in_a_row: 1,
+            brake: None,
+            removes: false,
             most: 500_000,
         };
         let row = Exception {

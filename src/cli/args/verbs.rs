@@ -218,6 +218,18 @@ pub enum GoalVerb {
         #[arg(long, default_value_t = 100, value_name = "N")]
         limit: usize,
     },
+    /// Say that what a brake saw is right: its repairs start, until its cause is gone.
+    Approve {
+        /// The goal whose brakes hold.
+        #[arg(required_unless_present = "brake")]
+        name: Option<String>,
+        /// Another brake by its name, for example `offline` or `rack:r1`; `trued status` names those that hold.
+        #[arg(long, value_name = "NAME", conflicts_with = "name")]
+        brake: Option<String>,
+        /// Reason and dry run.
+        #[command(flatten)]
+        change: Change,
+    },
     /// Evaluate goals at once and wait for the result; none named: all.
     Evaluate {
         /// Their names.

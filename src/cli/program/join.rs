@@ -2,6 +2,7 @@
 
 use super::super::args::Global;
 use super::super::enrolment;
+use super::asking;
 use super::files::{self, Asking, Directories, Files, Shared, subjects};
 use crate::agent::layout::Layout;
 use crate::config::Config;
@@ -59,7 +60,7 @@ impl Base {
         fleet: Fleet,
         directories: Directories,
     ) -> anyhow::Result<Self> {
-        let source = Source::new(db.url()).map_err(|problem| anyhow::anyhow!(problem.message))?;
+        let source = asking::source(&config, &db).await?;
         let repairs = Arc::new(directories.repairs()?);
         let goals = Shared::default();
         let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone()).await?;
@@ -161,7 +162,8 @@ impl Base {
 
     fn controller_settings(&self) -> controller::Settings {
         let config = &self.config;
-        let grace = Duration::from_millis(u64::try_from(config.fleet.grace).unwrap_or_default());
+        let length =
+            |time: crate::model::Millis| Duration::from_millis(u64::try_from(time).unwrap_or_default());
         controller::Settings {
             schedule: Some(config.goals.schedule.clone()),
             reload: config.goals.poll,
@@ -169,7 +171,8 @@ impl Base {
             dispatch: config.dispatch.period,
             in_flight: config.dispatch.in_flight,
             fill_limit: config.fleet.fill_limit,
-            grace,
+            grace: length(config.fleet.grace),
+            rack_grace: length(config.fleet.rack_grace),
             pace: Pace { online: config.observe.period, timeout: config.observe.timeout, ..Pace::default() },
             audit_slice: config.audit.slice.into(),
             audit_period: config.audit.period,

@@ -10,19 +10,21 @@
 use crate::database::transaction::{Tx, within};
 use crate::database::{Database, DatabaseError, Doing, Result};
 use crate::model::Millis;
+use crate::model::brake::Bound;
 use crate::model::finding::{Exception, Hints, Lane};
 use crate::model::goal::SubjectKind;
 use crate::model::id::EvaluationId;
 use sqlx::types::Json;
 use tokio::sync::OwnedSemaphorePermit;
 
+mod braking;
 mod set;
 
 /// From so many rows on the planner needs statistics of the temporary table.
 const LARGE: i64 = 1_000;
 
 /// What the merge needs to know of a goal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MergeInto {
     /// The goal.
     pub goal: String,
@@ -41,6 +43,21 @@ pub struct MergeInto {
     /// Findings that are kept (`max-rows`). Of rows past it only those are kept that are findings already, so that
     /// the set stands whatever the order in which an engine returns them.
     pub most: i64,
+    /// Evaluations in a row that must return a subject before its repair may start; 1: the first one does.
+    pub in_a_row: u32,
+    /// Its brake; none: however many there are, repairs start.
+    pub brake: Option<BrakeAt>,
+    /// Whether its repair removes replicas: the brake on removals holds it, too.
+    pub removes: bool,
+}
+
+/// When a goal's own brake begins to hold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BrakeAt {
+    /// The most unexplained findings that are not too many.
+    pub bound: Bound,
+    /// How many were looked at; none: as many as the subject's kind counts.
+    pub population: Option<i64>,
 }
 
 /// What a merge changed.
@@ -176,6 +193,15 @@ impl Merge {
         within!(&mut tx, c => sqlx::query(text).persistent(false).execute(c).await.map(drop))
             .doing("making a table for an evaluation's rows")?;
         Ok(self.tx.insert(tx))
+    }
+
+    /// Says how many subjects the evaluation looked at: what a brake's share is of.
+    pub const fn looked_at(&mut self, population: Option<i64>) {
+        if let Some(brake) = &mut self.into.brake
+            && population.is_some()
+        {
+            brake.population = population;
+        }
     }
 
     /// Says that the goal may have returned more rows than came here: the count is "at least", and findings that

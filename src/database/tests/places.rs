@@ -276,3 +276,28 @@ async fn readers_of_a_file_cannot_write() {
     let written = crate::database::on!(scratch.database(), p => sqlx::query("DELETE FROM racks").execute(p).await.map(drop));
     assert!(written.is_err());
 }
+
+/// Which of the two a new table is wants a decision: a key in a published one would be every goal's to read.
+#[tokio::test]
+async fn every_table_is_published_to_goals_or_private() {
+    use crate::model::published::{PRIVATE, PUBLISHED};
+    let scratch = Scratch::sqlite().await.expect("a scratch database");
+    let pool = sqlx::SqlitePool::connect(scratch.url()).await.expect("a pool");
+    let names: Vec<String> = sqlx::query_scalar(
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'",
+    )
+    .fetch_all(&pool)
+    .await
+    .expect("names");
+    for name in &names {
+        let (published, private) = (PUBLISHED.contains(&name.as_str()), PRIVATE.contains(&name.as_str()));
+        assert!(
+            published != private,
+            "{name} is neither published nor private: src/model/published.rs says which"
+        );
+    }
+    for name in PUBLISHED.iter().chain(&PRIVATE) {
+        assert!(names.iter().any(|one| one == name), "there is no {name}");
+    }
+    pool.close().await;
+}

@@ -1,7 +1,7 @@
 use super::*;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 
-const GOOD: &str = "-- goal: one\n-- summary: One.\n-- subject: repository\n-- repair: mend\n--\nSELECT id AS repository_id FROM things\n";
+const GOOD: &str = "-- goal: one\n-- summary: One.\n-- subject: repository\n-- repair: mend\n--\nSELECT id AS repository_id FROM racks\n";
 
 struct Place {
     dir: tempfile::TempDir,
@@ -13,7 +13,7 @@ async fn place() -> Place {
     let options =
         sqlx::sqlite::SqliteConnectOptions::new().filename(dir.path().join("db")).create_if_missing(true);
     let mut connection: SqliteConnection = options.connect().await.unwrap();
-    sqlx::query("CREATE TABLE things (id BIGINT, name TEXT)").execute(&mut connection).await.unwrap();
+    sqlx::query("CREATE TABLE racks (id BIGINT, name TEXT)").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     let source = Source::new(&format!("sqlite:{}", dir.path().join("db").display())).unwrap();
     std::fs::create_dir(dir.path().join("goals")).unwrap();
@@ -179,6 +179,6 @@ async fn a_database_that_nobody_configured_is_refused() {
     place.put("one.sql", &GOOD.replace("repair: mend", "database: fleat"));
     assert!(
         error(&place.load().await, "one")
-            .contains("one.sql:4:4: unknown database \"fleat\" (databases: fleet)")
+            .contains("one.sql:4:4: unknown database \"fleat\"; did you mean \"fleet\"? (databases: fleet)")
     );
 }

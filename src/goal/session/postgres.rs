@@ -6,7 +6,9 @@
 //! query running until `statement_timeout`; that is why the server has the deadline too.
 
 use super::explain::{self, Known, Said};
-use super::{Evaluated, Outlet, Problem, Sending, bindings, queries, recheck_text, run_time, sample};
+use super::{
+    Evaluated, OPENING, Problem, Sending, Taker, bindings, duration, queries, recheck_text, run_time, sample,
+};
 use crate::goal::Goal;
 use crate::goal::contract::{Column, Type};
 use crate::goal::file::Population;
@@ -21,6 +23,7 @@ use sqlx::{
     Column as _, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Postgres, Row as _,
     Statement as _, TypeInfo as _,
 };
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes of one row; a row is a summary for people.
 const MAX_ROW: usize = 64 * 1024;
@@ -28,6 +31,59 @@ const CANCELLED: &str = "57014";
 /// Classes of SQLSTATE that say that the text is at fault: wrong data, not supported, a transaction that may not
 /// write, wrong syntax or names, a limit of the program itself.
 const TEXT_CLASSES: [&str; 6] = ["21", "22", "0A", "25", "42", "54"];
+
+/// A database on a server.
+#[derive(Clone)]
+pub struct Door {
+    options: PgConnectOptions,
+    /// Who ends a session that does not end itself: the main role.
+    keeper: PgConnectOptions,
+    /// Whether it is the fleet's.
+    fleet: bool,
+}
+
+/// Which of the server's sessions a question has, so that it can be ended from outside.
+#[derive(Debug, Default)]
+pub struct Trace(Mutex<Option<(i32, String)>>);
+
+impl Trace {
+    fn set(&self, session: (i32, String)) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    }
+
+    fn take(&self) -> Option<(i32, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Door {
+    pub fn new(options: PgConnectOptions, fleet: bool) -> Self {
+        let options = self::options(options);
+        Self { keeper: options.clone().application_name("trued goal keeper"), options, fleet }
+    }
+
+    /// Sessions log in otherwise; the keeper stays who it is.
+    pub fn login(&mut self, change: impl FnOnce(PgConnectOptions) -> PgConnectOptions) {
+        self.options = change(self.options.clone());
+    }
+
+    /// Ends a session that went on past its deadline. The server says what it is by its number and its start, so
+    /// that another one of the same number is left alone.
+    pub async fn end(&self, trace: &Trace) {
+        let Some((number, start)) = trace.take() else { return };
+        let ending = async {
+            let mut connection = self.keeper.connect().await?;
+            let text = "/* goal.end */ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                         WHERE pid = $1 AND backend_start::text = $2";
+            let asked = sqlx::query(text).bind(number).bind(start).persistent(false);
+            asked.execute(&mut connection).await?;
+            connection.close().await
+        };
+        if let Ok(Err(error)) = tokio::time::timeout(OPENING, ending).await {
+            tracing::warn!(%error, "a goal's session went on past its deadline and could not be ended");
+        }
+    }
+}
 
 pub fn options(options: PgConnectOptions) -> PgConnectOptions {
     options.statement_cache_capacity(0).application_name("trued goal").disable_statement_logging()
@@ -52,16 +108,46 @@ impl From<Problem> for Failed {
 }
 
 /// Opens a connection and begins a transaction that can only read and that the server ends.
-async fn open(options: &PgConnectOptions, timeout: Millis) -> Result<PgConnection, Problem> {
-    let away = |error: sqlx::Error| Problem::away(format!("goals cannot be asked: {error}"));
-    let mut connection = options.connect().await.map_err(away)?;
-    let text = "/* goal.begin */ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    sqlx::query(text).execute(&mut connection).await.map_err(away)?;
-    let text = "/* goal.bounds */ SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true),
-                set_config('idle_in_transaction_session_timeout', $1, true),
-                set_config('standard_conforming_strings', 'on', true)";
-    sqlx::query(text).bind(format!("{timeout}ms")).execute(&mut connection).await.map_err(away)?;
-    Ok(connection)
+async fn open(door: &Door, timeout: Millis, trace: &Trace) -> Result<PgConnection, Problem> {
+    let opening = async {
+        let mut connection = door.options.connect().await?;
+        let text = "/* goal.begin */ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        sqlx::query(text).execute(&mut connection).await?;
+        if door.fleet {
+            // A session that nobody waits for any more ends before its timeout.
+            let text = "/* goal.listen */ SET LOCAL client_connection_check_interval = '1s'";
+            sqlx::query(text).execute(&mut connection).await?;
+        }
+        bound(&mut connection, timeout).await?;
+        let text = "/* goal.session */ SELECT pid, backend_start::text FROM pg_stat_activity
+                     WHERE pid = pg_backend_pid()";
+        trace.set(sqlx::query_as(text).fetch_one(&mut connection).await?);
+        Ok(connection)
+    };
+    let opened = tokio::time::timeout(duration(timeout).min(OPENING), opening).await;
+    opened.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(|error| away(&error))
+}
+
+fn away(error: &sqlx::Error) -> Problem {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default();
+    let message = match error {
+        sqlx::Error::PoolTimedOut => "the database does not answer".to_owned(),
+        error => error.to_string(),
+    };
+    // The role is gone or has another password, as in a database that was restored on another server.
+    let hint = if code.starts_with("28") { "; `trued migrate` mends the goals' role" } else { "" };
+    Problem::away(format!("goals cannot be asked: {message}{hint}"))
+}
+
+/// The limits, before each query: one that turned them off did so for itself at most. No function is called for
+/// it, so that the one that changes settings need not be the role's to call.
+async fn bound(connection: &mut PgConnection, timeout: Millis) -> Result<(), sqlx::Error> {
+    let text = format!(
+        "/* goal.bounds */ SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = {timeout}; \
+         SET LOCAL lock_timeout = {timeout}; SET LOCAL idle_in_transaction_session_timeout = {timeout}; \
+         SET LOCAL standard_conforming_strings = on"
+    );
+    sqlx::raw_sql(run_time(text)).execute(connection).await.map(drop)
 }
 
 async fn close(connection: PgConnection) {
@@ -71,11 +157,11 @@ async fn close(connection: PgConnection) {
     }
 }
 
-pub async fn check(options: &PgConnectOptions, goal: &Goal) -> Result<Vec<Column>, Problem> {
-    let mut connection = open(options, super::CHECK_TIMEOUT).await?;
+pub async fn check(door: &Door, goal: &Goal, trace: &Trace) -> Result<Vec<Column>, Problem> {
+    let mut connection = open(door, super::CHECK_TIMEOUT, trace).await?;
     let mut columns = None;
     for query in queries(goal) {
-        let values = bindings(goal, query, 0, Some(&sample(goal.subject)))?;
+        let values = bindings(goal, query, 0, Some(&sample(goal)))?;
         let types: Vec<PgTypeInfo> = values.iter().map(type_of).collect();
         match (&mut connection).prepare_with(run_time(query.text.clone()), &types).await {
             Ok(prepared) => {
@@ -110,13 +196,14 @@ fn type_of(value: &Value) -> PgTypeInfo {
 }
 
 pub async fn evaluate(
-    options: &PgConnectOptions,
+    door: &Door,
     goal: &Goal,
     now: Option<Millis>,
-    rows: Outlet,
+    rows: Taker,
+    trace: &Trace,
 ) -> Result<Evaluated, Problem> {
-    let mut connection = open(options, goal.timeout).await?;
-    match stream(&mut connection, goal, now, rows).await {
+    let mut connection = open(door, goal.timeout, trace).await?;
+    match stream(&mut connection, door.fleet, goal, now, rows).await {
         Ok(evaluated) => {
             // Where rows were left unread the server stops sending when the socket is gone.
             if !evaluated.more {
@@ -130,16 +217,18 @@ pub async fn evaluate(
 
 async fn stream(
     connection: &mut PgConnection,
+    fleet: bool,
     goal: &Goal,
     now: Option<Millis>,
-    rows: Outlet,
+    rows: Taker,
 ) -> Result<Evaluated, Failed> {
     let now = match now {
         Some(now) => now,
-        None => clock(connection).await?,
+        None => clock(connection, fleet).await?,
     };
     let population = population(connection, goal, now).await?;
-    let arguments = arguments(&bindings(goal, &goal.query, now, Some(&sample(goal.subject)))?)?;
+    bound(connection, goal.timeout).await?;
+    let arguments = arguments(&bindings(goal, &goal.query, now, Some(&sample(goal)))?)?;
     let head = format!("/* goal.evaluate {} */ SELECT to_jsonb(g)::text FROM (", goal.name);
     let query =
         sqlx::query_with(run_time(format!("{head}{}\n) AS g", goal.query.text)), arguments).persistent(false);
@@ -160,8 +249,13 @@ async fn stream(
     Ok(Evaluated { now, rows: sending.rows, more, population })
 }
 
-async fn clock(connection: &mut PgConnection) -> Result<Millis, sqlx::Error> {
-    sqlx::query_scalar("/* goal.now */ SELECT now FROM clock").fetch_one(connection).await
+async fn clock(connection: &mut PgConnection, fleet: bool) -> Result<Millis, sqlx::Error> {
+    let text = if fleet {
+        "/* goal.now */ SELECT now FROM clock"
+    } else {
+        "/* goal.now */ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    };
+    sqlx::query_scalar(text).fetch_one(connection).await
 }
 
 fn values(goal: &Goal, row: u64, text: &str) -> Result<Map<String, Json>, Problem> {
@@ -181,7 +275,7 @@ async fn population(connection: &mut PgConnection, goal: &Goal, now: Millis) -> 
             Ok(query.bind(*name).fetch_optional(connection).await?)
         }
         Some(Population::Query(query)) => {
-            let arguments = arguments(&bindings(goal, query, now, Some(&sample(goal.subject)))?)?;
+            let arguments = arguments(&bindings(goal, query, now, Some(&sample(goal)))?)?;
             let head = "/* goal.population */ SELECT to_jsonb(g)::text FROM (";
             let text = run_time(format!("{head}{}\n) AS g", query.text));
             let asked = sqlx::query_scalar_with(text, arguments).persistent(false);
@@ -193,18 +287,19 @@ async fn population(connection: &mut PgConnection, goal: &Goal, now: Millis) -> 
 }
 
 pub async fn recheck(
-    options: &PgConnectOptions,
+    door: &Door,
     goal: &Goal,
     subject: &Subject,
     now: Option<Millis>,
     timeout: Millis,
+    trace: &Trace,
 ) -> Result<bool, Problem> {
-    let mut connection = open(options, timeout).await?;
+    let mut connection = open(door, timeout, trace).await?;
     let query = goal.recheck.as_ref().unwrap_or(&goal.query);
     let found = async {
         let now = match now {
             Some(now) => now,
-            None => clock(&mut connection).await?,
+            None => clock(&mut connection, door.fleet).await?,
         };
         let (text, head, more) = recheck_text(goal, subject);
         let mut bound = bindings(goal, query, now, Some(subject))?;

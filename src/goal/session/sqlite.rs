@@ -5,7 +5,7 @@
 
 use super::explain::{self, Known, Said, words_at};
 use super::{
-    Evaluated, Outlet, Problem, Sending, bindings, duration, queries, recheck_text, run_time, sample,
+    Evaluated, OPENING, Problem, Sending, Taker, bindings, duration, queries, recheck_text, run_time, sample,
 };
 use crate::goal::Goal;
 use crate::goal::contract::{Column, Type};
@@ -14,6 +14,7 @@ use crate::goal::sql::Query;
 use crate::goal::value::Value;
 use crate::model::Millis;
 use crate::model::finding::Subject;
+use crate::model::published::PUBLISHED;
 use futures::TryStreamExt as _;
 use serde_json::{Map, Value as Json};
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
@@ -25,6 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+mod seal;
+
 /// Steps of SQLite's machine between two looks at the deadline: well below a millisecond.
 const STEPS: i32 = 2_000;
 /// Occurrences of a word that are tried to find a syntax error's place.
@@ -32,7 +35,21 @@ const MAX_TRIES: usize = 200;
 const INTERRUPT: i32 = 9;
 const TEXT_CODES: [i32; 6] = [1, 18, 20, 21, 23, 25];
 
-pub fn options(options: SqliteConnectOptions) -> SqliteConnectOptions {
+/// A database in a file.
+#[derive(Clone)]
+pub struct Door {
+    options: SqliteConnectOptions,
+    /// Whether it is the fleet's: then only published tables are read.
+    fleet: bool,
+}
+
+impl Door {
+    pub fn new(options: SqliteConnectOptions, fleet: bool) -> Self {
+        Self { options: self::options(options), fleet }
+    }
+}
+
+fn options(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options
         .read_only(true)
         .create_if_missing(false)
@@ -45,6 +62,7 @@ pub fn options(options: SqliteConnectOptions) -> SqliteConnectOptions {
 /// A connection whose work ends at a deadline, or as soon as nobody waits for it.
 struct Session {
     connection: SqliteConnection,
+    fleet: bool,
     abandoned: Arc<AtomicBool>,
 }
 
@@ -55,35 +73,59 @@ impl Drop for Session {
 }
 
 impl Session {
-    async fn open(options: &SqliteConnectOptions, timeout: Millis) -> Result<Self, Problem> {
+    async fn open(door: &Door, timeout: Millis) -> Result<Self, Problem> {
         let deadline = Instant::now() + duration(timeout);
         let away = |error: sqlx::Error| Problem::away(format!("goals cannot be asked: {error}"));
-        let mut connection = options.connect().await.map_err(away)?;
+        let opening = tokio::time::timeout(OPENING, door.options.connect()).await;
+        let mut connection = opening.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map_err(away)?;
         let abandoned = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&abandoned);
         let goes_on = move || !flag.load(Ordering::Relaxed) && Instant::now() < deadline;
         connection.lock_handle().await.map_err(away)?.set_progress_handler(STEPS, goes_on);
-        Ok(Self { connection, abandoned })
+        Ok(Self { connection, fleet: door.fleet, abandoned })
     }
 
     async fn now(&mut self) -> Result<Millis, sqlx::Error> {
-        sqlx::query_scalar("/* goal.now */ SELECT now FROM clock").fetch_one(&mut self.connection).await
+        let text = if self.fleet {
+            "/* goal.now */ SELECT now FROM clock"
+        } else {
+            "/* goal.now */ SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+        };
+        sqlx::query_scalar(text).fetch_one(&mut self.connection).await
     }
 }
 
-pub async fn check(options: &SqliteConnectOptions, goal: &Goal) -> Result<Vec<Column>, Problem> {
-    let mut session = Session::open(options, super::CHECK_TIMEOUT).await?;
+pub async fn check(door: &Door, goal: &Goal) -> Result<Vec<Column>, Problem> {
+    let mut session = Session::open(door, super::CHECK_TIMEOUT).await?;
     let mut columns = None;
     for query in queries(goal) {
-        bindings(goal, query, 0, Some(&sample(goal.subject)))?;
+        bindings(goal, query, 0, Some(&sample(goal)))?;
         match (&mut session.connection).prepare(run_time(query.text.clone())).await {
             Ok(prepared) => {
-                columns.get_or_insert_with(|| prepared.columns().iter().map(column).collect());
+                let found: Vec<_> = prepared.columns().iter().map(column).collect();
+                columns.get_or_insert(found);
+                sealed(&mut session, goal, query, &query.text).await.map_err(told)?;
             }
             Err(error) => return Err(explained(&mut session, goal, query, error, super::CHECK_TIMEOUT).await),
         }
     }
     Ok(columns.unwrap_or_default())
+}
+
+/// Of a text that was prepared, only what is refused is of interest.
+fn told(failed: Failed) -> Problem {
+    match failed {
+        Failed::Problem(problem) => problem,
+        Failed::Sql(error) => Problem::away(format!("goals cannot be asked: {error}")),
+    }
+}
+
+/// What SQLite would do for a text, as it says itself, is reading, and reading published tables alone.
+async fn sealed(session: &mut Session, goal: &Goal, query: &Query, text: &str) -> Result<(), Failed> {
+    let published = session.fleet.then_some(PUBLISHED.as_slice());
+    let Some(refused) = seal::refusal(&mut session.connection, text, published).await? else { return Ok(()) };
+    let place = refused.table.as_ref().and_then(|table| explain::find_word(&query.text, table)).unwrap_or(0);
+    Err(Problem::text(goal.at(query.file_offset(place), refused.why)).into())
 }
 
 /// Declared types say something for plain columns only.
@@ -99,12 +141,12 @@ fn column(column: &sqlx::sqlite::SqliteColumn) -> Column {
 }
 
 pub async fn evaluate(
-    options: &SqliteConnectOptions,
+    door: &Door,
     goal: &Goal,
     now: Option<Millis>,
-    rows: Outlet,
+    rows: Taker,
 ) -> Result<Evaluated, Problem> {
-    let mut session = Session::open(options, goal.timeout).await?;
+    let mut session = Session::open(door, goal.timeout).await?;
     match stream(&mut session, goal, now, rows).await {
         Ok(evaluated) => Ok(evaluated),
         Err(Failed::Problem(problem)) => Err(problem),
@@ -134,7 +176,7 @@ async fn stream(
     session: &mut Session,
     goal: &Goal,
     now: Option<Millis>,
-    rows: Outlet,
+    rows: Taker,
 ) -> Result<Evaluated, Failed> {
     sqlx::query("/* goal.begin */ BEGIN").execute(&mut session.connection).await?;
     let now = match now {
@@ -142,7 +184,8 @@ async fn stream(
         None => session.now().await?,
     };
     let population = population(session, goal, now).await?;
-    let arguments = arguments(&bindings(goal, &goal.query, now, Some(&sample(goal.subject)))?)?;
+    sealed(session, goal, &goal.query, &goal.query.text).await?;
+    let arguments = arguments(&bindings(goal, &goal.query, now, Some(&sample(goal)))?)?;
     let mut sending = Sending::new(goal, rows);
     let mut more = false;
     {
@@ -169,7 +212,8 @@ async fn population(session: &mut Session, goal: &Goal, now: Millis) -> Result<O
             Ok(query.bind(*name).fetch_optional(&mut session.connection).await?)
         }
         Some(Population::Query(query)) => {
-            let arguments = arguments(&bindings(goal, query, now, Some(&sample(goal.subject)))?)?;
+            sealed(session, goal, query, &query.text).await?;
+            let arguments = arguments(&bindings(goal, query, now, Some(&sample(goal)))?)?;
             let scalar = sqlx::query_scalar_with(run_time(query.text.clone()), arguments).persistent(false);
             match scalar.fetch_optional(&mut session.connection).await {
                 Ok(number) => Ok(number),
@@ -180,13 +224,13 @@ async fn population(session: &mut Session, goal: &Goal, now: Millis) -> Result<O
 }
 
 pub async fn recheck(
-    options: &SqliteConnectOptions,
+    door: &Door,
     goal: &Goal,
     subject: &Subject,
     now: Option<Millis>,
     timeout: Millis,
 ) -> Result<bool, Problem> {
-    let mut session = Session::open(options, timeout).await?;
+    let mut session = Session::open(door, timeout).await?;
     let query = goal.recheck.as_ref().unwrap_or(&goal.query);
     let found = async {
         let now = match now {
@@ -196,6 +240,7 @@ pub async fn recheck(
         let (text, _, more) = recheck_text(goal, subject);
         let mut bound = bindings(goal, query, now, Some(subject))?;
         bound.extend(more);
+        sealed(&mut session, goal, query, &text).await?;
         let query = sqlx::query_with(run_time(text), arguments(&bound)?).persistent(false);
         Ok::<_, Failed>(query.fetch_optional(&mut session.connection).await?.is_some())
     }

@@ -83,6 +83,40 @@ pub struct SetWanted {
     pub dry_run: bool,
 }
 
+/// Releases a goal's brakes, or one brake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approve {
+    /// The goal.
+    #[serde(default)]
+    pub goal: Option<String>,
+    /// The brake, by its whole name.
+    #[serde(default)]
+    pub brake: Option<String>,
+    /// Why; demanded.
+    pub reason: String,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Begins stuck findings anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// Findings by number; none named: all.
+    #[serde(default)]
+    pub ids: Vec<i64>,
+    /// Of this goal.
+    #[serde(default)]
+    pub goal: Option<String>,
+    /// Why; demanded.
+    pub reason: String,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// What a change did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {

@@ -23,7 +23,7 @@ impl Engine {
     /// A fresh database on the server.
     pub fn postgres(server: &str, name: &str) -> Self {
         let name = format!("it_{name}_{}", std::process::id());
-        psql(server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+        remove(server, &name);
         psql(server, &format!("CREATE DATABASE {name}"));
         let (base, rest) = server.rsplit_once('/').expect("a database in the URL");
         let query = rest.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));
@@ -34,13 +34,26 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Some((server, name)) = &self.server {
-            psql(server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+            remove(server, name);
         }
     }
 }
 
-fn psql(server: &str, statement: &str) {
-    let output =
-        Command::new("psql").args(["-X", "-q", "-d", server, "-c", statement]).output().expect("psql runs");
+/// The database, and the role that its goals were asked as: roles are the server's.
+fn remove(server: &str, name: &str) {
+    let role =
+        psql(server, &format!("SELECT 'trued_goals_' || oid FROM pg_database WHERE datname = '{name}'"));
+    psql(server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+    if !role.trim().is_empty() {
+        psql(server, &format!("DROP ROLE IF EXISTS {}", role.trim()));
+    }
+}
+
+fn psql(server: &str, statement: &str) -> String {
+    let output = Command::new("psql")
+        .args(["-X", "-q", "-A", "-t", "-d", server, "-c", statement])
+        .output()
+        .expect("psql runs");
     assert!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,13 +1,15 @@
 //! The one transaction in which collected rows and open findings become one.
-use super::{Count, MergeInto, Merged};
+use super::{Count, MergeInto, Merged, braking};
 use crate::database::transaction::{Tx, within};
-use crate::database::{DatabaseError, Doing, Engine, Result};
+use crate::database::{DatabaseError, Doing, Engine, Result, brakes};
 use crate::model::Millis;
 use crate::model::finding::Deferral;
 use crate::model::goal::GoalState;
 use crate::model::id::EvaluationId;
 use sqlx::types::Json;
 
+/// No moment makes such a finding ready, evaluations do: the end of the year 9999.
+const NOT_BY_TIME: Millis = 253_402_300_799_000;
 /// How often a merge is tried that collided with somebody who changed the same findings.
 const TRIES: u32 = 4;
 
@@ -40,13 +42,17 @@ pub(super) async fn savepoint(tx: &mut Tx, text: &'static str) -> Result<()> {
 
 async fn merge(tx: &mut Tx, into: &MergeInto, count: Count, took_ms: Millis) -> Result<Merged> {
     plan_for_sets(tx).await?;
-    let now = lock_goal(tx, into).await?;
+    let (now, number) = lock_goal(tx, into).await?;
     let evaluation = begin_evaluation(tx, into, count, took_ms).await?;
     // Where rows may be missing, what did not come may well have been returned.
     let closed = if count.at_least { 0 } else { close(tx, into, now).await? };
     let changed = change(tx, into).await?;
     judge(tx, into, now).await?;
-    let opened = open_new(tx, into, count, evaluation, now).await?;
+    ripen(tx, into, number).await?;
+    let brake = braking::look(tx, into, count.returned, now).await?;
+    let room = room(tx, into, count).await?;
+    let fresh = Fresh { evaluation, now, number, brake, room };
+    let opened = open(tx, into, &fresh).await?;
     let Count { returned, at_least, .. } = count;
     let merged = Merged { evaluation, returned, at_least, opened, closed, changed };
     end_evaluation(tx, into, &merged, took_ms).await?;
@@ -68,13 +74,14 @@ async fn plan_for_sets(tx: &mut Tx) -> Result<()> {
 }
 
 /// Locks the goal's row, so that two evaluations of one goal are merged one after the other, and not one that
-/// began earlier after one that began later. Returns the database's clock.
-async fn lock_goal(tx: &mut Tx, into: &MergeInto) -> Result<Millis> {
+/// began earlier after one that began later. Returns the database's clock, and the evaluation's number among those
+/// of its goal that finished.
+async fn lock_goal(tx: &mut Tx, into: &MergeInto) -> Result<(Millis, i64)> {
     let doing = "beginning a merge";
-    let (finished_at, now): (Option<Millis>, Millis) = within!(tx, c => sqlx::query_as(
+    let (finished_at, now, finished): (Option<Millis>, Millis, i64) = within!(tx, c => sqlx::query_as(
         "/* findings::lock_goal */ INSERT INTO goal_states (goal, state) VALUES ($1, 'unknown') \
          ON CONFLICT (goal) DO UPDATE SET goal = excluded.goal \
-         RETURNING finished_at, (SELECT now FROM clock)",
+         RETURNING finished_at, (SELECT now FROM clock), finished",
     )
     .bind(&into.goal).fetch_one(c).await)
     .doing(doing)?;
@@ -84,7 +91,7 @@ async fn lock_goal(tx: &mut Tx, into: &MergeInto) -> Result<Millis> {
             into.goal
         )));
     }
-    Ok(now)
+    Ok((now, finished + 1))
 }
 
 async fn begin_evaluation(
@@ -141,7 +148,8 @@ async fn change(tx: &mut Tx, into: &MergeInto) -> Result<i64> {
         "/* findings::change */ UPDATE findings AS f SET priority = i.priority, reason = i.reason, hints = i.hints, \
            evidence = i.evidence, lane = i.lane, repair = CAST($2 AS TEXT), \
            state = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) OR f.state = 'running' THEN f.state \
-                        WHEN CAST($2 AS TEXT) IS NULL THEN 'waiting' ELSE 'ready' END, \
+                        WHEN CAST($2 AS TEXT) IS NULL OR f.ripe_at IS NOT NULL THEN 'waiting' ELSE 'ready' END, \
+           held_by = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) THEN f.held_by END, \
            deferral = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) THEN f.deferral END, \
            repaired_at = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) THEN f.repaired_at END, \
            tries = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) THEN f.tries ELSE 0 END, \
@@ -192,42 +200,73 @@ fn verdict(into: &MergeInto, ineffective: i32, now: Millis) -> (&'static str, De
     ("waiting", Deferral::CoolingDown { until: Some(now + wait) }, now + wait)
 }
 
-/// Opens what is new, as far as there is room: whoever is open and was returned keeps its place.
-async fn open_new(
-    tx: &mut Tx,
-    into: &MergeInto,
-    count: Count,
-    evaluation: EvaluationId,
-    now: Millis,
-) -> Result<i64> {
-    let already: i64 = within!(&mut *tx, c => sqlx::query_scalar(
+/// How many findings may be opened: whoever is open and was returned keeps its place, the rest is for new ones.
+async fn room(tx: &mut Tx, into: &MergeInto, count: Count) -> Result<i64> {
+    let open: i64 = within!(tx, c => sqlx::query_scalar(
         "/* findings::open_already */ SELECT count(*) FROM findings WHERE goal = $1",
     )
     .bind(&into.goal).fetch_one(c).await)
     .doing("counting the open findings of a goal")?;
     // What was not returned is closed by now. So if as many are open as were returned, they are the same.
-    if !count.at_least && already == count.kept {
-        return Ok(0);
-    }
-    open(tx, into, evaluation, now, (into.most - already).max(0)).await
+    let same = !count.at_least && open == count.kept;
+    Ok(if same { 0 } else { (into.most - open).max(0) })
 }
 
-async fn open(
-    tx: &mut Tx,
-    into: &MergeInto,
+/// What has been returned by as many evaluations in a row as its goal asks for may start.
+async fn ripen(tx: &mut Tx, into: &MergeInto, number: i64) -> Result<()> {
+    within!(tx, c => sqlx::query(
+        "/* findings::ripen */ UPDATE findings SET state = CASE WHEN repair IS NULL THEN 'waiting' ELSE 'ready' END, \
+           deferral = NULL, ripe_at = NULL, next_at = (SELECT now FROM clock) \
+          WHERE goal = $1 AND ripe_at IS NOT NULL AND (ripe_at <= $2 OR $3)",
+    )
+    .bind(&into.goal).bind(number).bind(into.in_a_row <= 1).execute(c).await.map(drop))
+    .doing("looking which findings have lasted")
+}
+
+/// What findings that open now have in common.
+struct Fresh {
     evaluation: EvaluationId,
     now: Millis,
+    number: i64,
+    brake: Option<String>,
     room: i64,
-) -> Result<i64> {
+}
+
+impl Fresh {
+    /// State, deferral, `ripe_at` and `next_at` of those that no lane of last copies passes.
+    fn first(&self, into: &MergeInto) -> (&'static str, Option<Deferral>, Option<i64>, Millis) {
+        if into.repair.is_none() {
+            return ("waiting", None, None, self.now);
+        }
+        if into.in_a_row > 1 {
+            let evaluations = i64::from(into.in_a_row);
+            let until = self.number + evaluations - 1;
+            return ("waiting", Some(Deferral::Ripening { evaluations, until }), Some(until), NOT_BY_TIME);
+        }
+        match &self.brake {
+            Some(name) => ("held", Some(brakes::braked(name)), None, self.now),
+            None => ("ready", None, None, self.now),
+        }
+    }
+}
+
+async fn open(tx: &mut Tx, into: &MergeInto, fresh: &Fresh) -> Result<i64> {
+    if fresh.room == 0 {
+        return Ok(0);
+    }
+    let (state, deferral, ripe_at, next_at) = fresh.first(into);
+    let held_by = fresh.brake.as_ref().filter(|_| state == "held");
     let opened = within!(tx, c => sqlx::query(
         "/* findings::open */ INSERT INTO findings (goal, subject, repository_id, fileserver_id, repair, lane, \
-                priority, reason, hints, evidence, opened_at, opened_evaluation, state, next_at) \
+                priority, reason, hints, evidence, opened_at, opened_evaluation, state, held_by, deferral, ripe_at, \
+                next_at) \
          SELECT $1, i.subject, i.repository_id, i.fileserver_id, CAST($2 AS TEXT), i.lane, i.priority, i.reason, \
-                i.hints, i.evidence, $3, $4, CASE WHEN CAST($2 AS TEXT) IS NULL THEN 'waiting' ELSE 'ready' END, $3 \
+                i.hints, i.evidence, $3, $4, $5, CAST($6 AS TEXT), $7, CAST($8 AS BIGINT), $9 \
            FROM incoming i \
-          WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.goal = $1 AND f.subject = i.subject) LIMIT $5",
+          WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.goal = $1 AND f.subject = i.subject) LIMIT $10",
     )
-    .bind(&into.goal).bind(&into.repair).bind(now).bind(evaluation).bind(room).persistent(false)
+    .bind(&into.goal).bind(&into.repair).bind(fresh.now).bind(fresh.evaluation).bind(state).bind(held_by)
+    .bind(deferral.as_ref().map(Json)).bind(ripe_at).bind(next_at).bind(fresh.room).persistent(false)
     .execute(c).await.map(|done| done.rows_affected()))
     .doing("opening findings")?;
     Ok(i64::try_from(opened).unwrap_or(i64::MAX))
@@ -244,7 +283,8 @@ async fn end_evaluation(tx: &mut Tx, into: &MergeInto, merged: &Merged, took_ms:
     let state = if merged.returned == 0 && !merged.at_least { GoalState::Met } else { GoalState::Unmet };
     within!(tx, c => sqlx::query(
         "/* findings::state_of_goal */ UPDATE goal_states SET state = $2, findings = $3, evaluated_at = $4, \
-           finished_at = $4, took_ms = $5, error = NULL, failures = 0, at_least = $6 WHERE goal = $1",
+           finished_at = $4, took_ms = $5, error = NULL, failures = 0, at_least = $6, finished = finished + 1 \
+          WHERE goal = $1",
     )
     .bind(&into.goal).bind(state.as_str()).bind(merged.returned).bind(into.began_at).bind(took_ms)
     .bind(merged.at_least)

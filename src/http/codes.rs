@@ -1,0 +1,266 @@
+//! Health codes: what a person should know of, each with a sentence and a hint. Pure but for reading one fact.
+//!
+//! One place for `status`, `/healthz` and the metrics, so that they never disagree. A code
+//! is stable, and has a page of its name in `docs/runbook/`.
+
+use super::shapes::{HealthCode, HealthReport};
+use crate::database::report::{BacklogCounts, tally};
+use crate::database::{self, Database};
+use crate::model::Millis;
+use crate::model::brake::{BLIND, Brake, START};
+use crate::model::finding::FindingState;
+use crate::model::fleet::{Fileserver, Health};
+use crate::model::goal::{GoalState, GoalStatus};
+
+/// Evaluations in a row that did not finish before a goal is stale.
+const STALE_AFTER: i64 = 3;
+
+/// Eligible work this old with nothing done meanwhile is a stalled backlog.
+pub const STALLED_AFTER: Millis = 600_000;
+
+/// Names in one sentence; the others are counted.
+const NAMED: usize = 3;
+
+/// All codes, the most urgent first.
+pub const ALL: [&str; 10] = [
+    "LAST_COPY",
+    "FILESERVER_EMPTY",
+    "CONTROLLER_BLIND",
+    "REPOSITORY_STUCK",
+    "GOAL_DEAD",
+    "GOAL_STALE",
+    "GOAL_INVALID",
+    "GOAL_BRAKED",
+    "BACKLOG_STALLED",
+    "FILESERVER_SILENT",
+];
+
+/// What the codes are read from.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// How each goal stands.
+    pub goals: &'a [GoalStatus],
+    /// The backlog in numbers.
+    pub backlog: &'a BacklogCounts,
+    /// All fileservers.
+    pub fileservers: &'a [Fileserver],
+    /// All brakes.
+    pub brakes: &'a [Brake],
+    /// Whether no attempt ended in the last [`STALLED_AFTER`].
+    pub nothing_ended: bool,
+    /// The moment.
+    pub now: Millis,
+}
+
+/// Whether no attempt ended lately.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn nothing_ended(db: &Database, now: Millis) -> database::Result<bool> {
+    Ok(tally::ended_between(db, now - STALLED_AFTER, now + 1).await?.is_empty())
+}
+
+/// What is raised now, and the level of all of it.
+#[must_use]
+pub fn report(facts: &Facts<'_>) -> HealthReport {
+    let details: Vec<HealthCode> = ALL.iter().filter_map(|code| raised(code, facts)).collect();
+    let unmet = facts.goals.iter().any(|one| one.state != GoalState::Met);
+    let worst = details.iter().any(|one| is_error(&one.code));
+    let level = match (worst, details.is_empty() && !unmet) {
+        (true, _) => "HEALTH_ERR",
+        (false, true) => "HEALTH_OK",
+        (false, false) => "HEALTH_WARN",
+    };
+    let codes = details.iter().map(|one| one.code.clone()).collect();
+    HealthReport { level: level.to_owned(), codes, details }
+}
+
+/// Codes at which data is at risk; the others are warnings.
+fn is_error(code: &str) -> bool {
+    matches!(code, "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND")
+}
+
+fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
+    let (sentence, hint) = match code {
+        "LAST_COPY" => last_copy(facts),
+        "FILESERVER_EMPTY" => fileserver_empty(facts),
+        "CONTROLLER_BLIND" => controller_blind(facts),
+        "REPOSITORY_STUCK" => repository_stuck(facts),
+        "GOAL_DEAD" => goal_dead(facts),
+        "GOAL_STALE" => goal_stale(facts),
+        "GOAL_INVALID" => goal_invalid(facts),
+        "GOAL_BRAKED" => goal_braked(facts),
+        "BACKLOG_STALLED" => backlog_stalled(facts),
+        _ => fileserver_silent(facts),
+    }?;
+    Some(HealthCode { code: code.to_owned(), sentence, hint })
+}
+
+type Said = Option<(String, String)>;
+
+fn last_copy(facts: &Facts<'_>) -> Said {
+    let one = facts.goals.iter().find(|one| one.goal == "last-copies-safe" && one.findings > 0)?;
+    let sentence = format!("{} repositories have one good copy left of several wanted", one.findings);
+    Some((sentence, "trued backlog --goal last-copies-safe".to_owned()))
+}
+
+fn fileserver_empty(facts: &Facts<'_>) -> Said {
+    let empty = facts.fileservers.iter().filter(|one| one.empty_since.is_some());
+    let names = named(empty.map(|one| one.name.as_str()))?;
+    let sentence = format!("{names}: the root is another one than the one that held its copies");
+    Some((sentence, "look at its disks; nothing is removed or forgotten meanwhile".to_owned()))
+}
+
+fn controller_blind(facts: &Facts<'_>) -> Said {
+    let brake = facts.brakes.iter().find(|brake| brake.holds && brake.name == BLIND)?;
+    let sentence = format!("{}: the controller seems to be cut off, no repair starts", brake.reason);
+    Some((sentence, "look at the controller's own network before you look at the fileservers".to_owned()))
+}
+
+fn repository_stuck(facts: &Facts<'_>) -> Said {
+    let stuck = facts.backlog.of(FindingState::Stuck);
+    let sentence = format!("{stuck} findings need a person: their repairs do not help");
+    (stuck > 0).then(|| (sentence, "trued backlog --state stuck, then trued why SUBJECT".to_owned()))
+}
+
+/// Unknown, because nothing was there to look at: the evaluation says so in its error.
+fn goal_dead(facts: &Facts<'_>) -> Said {
+    let dead = facts.goals.iter().filter(|one| is_dead(one));
+    let names = named(dead.map(|one| one.goal.as_str()))?;
+    let sentence = format!("{names}: looked at nothing, where there was something before");
+    Some((sentence, "see what its population reads; trued goal show NAME".to_owned()))
+}
+
+fn is_dead(one: &GoalStatus) -> bool {
+    one.state == GoalState::Unknown && one.error.as_deref().is_some_and(|error| error.contains("GOAL_DEAD"))
+}
+
+fn goal_stale(facts: &Facts<'_>) -> Said {
+    let stale = || facts.goals.iter().filter(|one| one.failures >= STALE_AFTER);
+    let names = named(stale().map(|one| one.goal.as_str()))?;
+    let sentence =
+        format!("{names}: unknown for {STALE_AFTER} evaluations or more; its findings are not of now");
+    let why = stale().find_map(|one| one.error.clone()).unwrap_or_default();
+    Some((sentence, if why.is_empty() { "trued goal show NAME".to_owned() } else { why }))
+}
+
+fn goal_invalid(facts: &Facts<'_>) -> Said {
+    let invalid = || facts.goals.iter().filter(|one| one.file_error.is_some());
+    let names = named(invalid().map(|one| one.goal.as_str()))?;
+    let hint = invalid().find_map(|one| one.file_error.clone()).unwrap_or_default();
+    Some((format!("{names}: the file on disk is not what runs"), hint))
+}
+
+fn goal_braked(facts: &Facts<'_>) -> Said {
+    let holding = || facts.brakes.iter().filter(|one| one.holds && one.name != BLIND && one.name != START);
+    let names = named(holding().map(|one| one.name.as_str()))?;
+    let first = holding().next()?;
+    let how = match first.goal() {
+        Some(goal) => format!("trued goal approve {goal} --reason …"),
+        None => format!("trued goal approve --brake {} --reason …", first.name),
+    };
+    Some((format!("brake {names} holds repairs: {}", first.reason), format!("if that is right: {how}")))
+}
+
+fn backlog_stalled(facts: &Facts<'_>) -> Said {
+    let old = facts.backlog.oldest.is_some_and(|oldest| facts.now - oldest > STALLED_AFTER);
+    let ready = facts.backlog.of(FindingState::Ready);
+    let sentence = format!("{ready} findings could be repaired and nothing ended for ten minutes");
+    (old && facts.nothing_ended && ready > 0)
+        .then(|| (sentence, "see whether a worker runs, and what trued backlog says it waits for".to_owned()))
+}
+
+fn fileserver_silent(facts: &Facts<'_>) -> Said {
+    let silent = facts.fileservers.iter().filter(|one| one.health == Health::Offline);
+    let names = named(silent.map(|one| one.name.as_str()))?;
+    Some((format!("{names} does not answer"), "trued fileserver show NAME, then its agent's log".to_owned()))
+}
+
+/// The first names, and how many more; none: there is none.
+fn named<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let all: Vec<&str> = names.collect();
+    let (first, rest) = all.split_at(all.len().min(NAMED));
+    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    (!all.is_empty()).then(|| format!("{}{more}", first.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn goal(name: &str, state: GoalState, findings: i64) -> GoalStatus {
+        GoalStatus {
+            goal: name.into(),
+            state,
+            findings,
+            at_least: false,
+            evaluated_at: Some(1),
+            finished_at: Some(1),
+            took_ms: Some(2),
+            error: None,
+            failures: 0,
+            file_error: None,
+            digest: None,
+        }
+    }
+
+    fn facts<'a>(goals: &'a [GoalStatus], backlog: &'a BacklogCounts, brakes: &'a [Brake]) -> Facts<'a> {
+        Facts { goals, backlog, fileservers: &[], brakes, nothing_ended: false, now: 0 }
+    }
+
+    fn brake(name: &str) -> Brake {
+        let look =
+            crate::model::brake::Look { cause: Some("120 of 130".into()), at: 0, looks: 1, patience: 0 };
+        crate::model::brake::after(name, None, &look).unwrap()
+    }
+
+    #[test]
+    fn a_last_copy_is_an_error_and_a_stale_goal_a_warning() {
+        let none = BacklogCounts::default();
+        let ok = report(&facts(&[goal("a", GoalState::Met, 0)], &none, &[]));
+        assert_eq!((ok.level.as_str(), ok.codes.len()), ("HEALTH_OK", 0));
+        let stale =
+            GoalStatus { failures: 3, error: Some("timed out".into()), ..goal("a", GoalState::Unknown, 0) };
+        let warn = report(&facts(&[stale], &none, &[]));
+        assert_eq!((warn.level.as_str(), warn.codes), ("HEALTH_WARN", vec!["GOAL_STALE".to_owned()]));
+        assert_eq!(warn.details[0].hint, "timed out");
+        let last = report(&facts(&[goal("last-copies-safe", GoalState::Unmet, 1)], &none, &[]));
+        assert_eq!(last.level, "HEALTH_ERR");
+    }
+
+    #[test]
+    fn ready_work_that_nothing_is_done_about_is_a_stalled_backlog() {
+        let counts = BacklogCounts { states: vec![(FindingState::Ready, 3)], oldest: Some(0) };
+        let codes =
+            |nothing_ended, now| report(&Facts { nothing_ended, now, ..facts(&[], &counts, &[]) }).codes;
+        assert_eq!(codes(true, STALLED_AFTER + 1), ["BACKLOG_STALLED"]);
+        assert!(codes(false, STALLED_AFTER + 1).is_empty());
+        assert!(codes(true, STALLED_AFTER - 1).is_empty());
+    }
+
+    #[test]
+    fn a_brake_says_what_it_saw_and_how_a_person_releases_it() {
+        let none = BacklogCounts::default();
+        let brakes = [brake("goal:a"), brake("offline")];
+        let said = report(&facts(&[], &none, &brakes)).details.remove(0);
+        assert_eq!(said.code, "GOAL_BRAKED");
+        assert_eq!(said.sentence, "brake goal:a, offline holds repairs: 120 of 130");
+        assert_eq!(said.hint, "if that is right: trued goal approve a --reason …");
+        let approved = Brake { holds: false, approved: Some(1), ..brake("goal:a") };
+        assert!(report(&facts(&[], &none, &[approved])).codes.is_empty());
+        let blind = report(&facts(&[], &none, &[brake(BLIND)]));
+        assert_eq!((blind.level.as_str(), blind.codes), ("HEALTH_ERR", vec!["CONTROLLER_BLIND".to_owned()]));
+        assert!(report(&facts(&[], &none, &[brake(START)])).codes.is_empty(), "each start waits a moment");
+    }
+
+    #[test]
+    fn each_code_has_a_page_in_the_runbook() {
+        let runbook = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbook");
+        for code in ALL {
+            let text = std::fs::read_to_string(runbook.join(format!("{code}.md"))).expect(code);
+            for part in ["## What it means", "## What to look at", "## What to do"] {
+                assert!(text.contains(part), "{code} has no part {part:?}");
+            }
+        }
+    }
+}

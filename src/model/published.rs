@@ -1,0 +1,37 @@
+//! Which tables and views goals may read, and which they may not.
+//!
+//! The database grants by this list, goal sessions on SQLite look by it, and a test
+//! finds a table that stands in neither half.
+
+/// What goals may read, by name.
+pub const PUBLISHED: [&str; 26] = [
+    "attempt_history",
+    "attempts",
+    "audit",
+    "brakes",
+    "clock",
+    "countable_replicas",
+    "counters",
+    "evaluations",
+    "fileservers",
+    "finding_history",
+    "findings",
+    "goal_states",
+    "imports",
+    "inventory",
+    "leases",
+    "limits",
+    "observations",
+    "pauses",
+    "pushes",
+    "quarantine",
+    "racks",
+    "replicas",
+    "repositories",
+    "suspect",
+    "suspects",
+    "tombstones",
+];
+
+/// What they may not: keys, passwords, and the migrations' own notes.
+pub const PRIVATE: [&str; 4] = ["_sqlx_migrations", "fleet", "goals_role", "parts"];
