@@ -95,9 +95,9 @@ async fn merge(scratch: &Scratch, rows: i64, shift: i64) -> anyhow::Result<Cost>
     let collecting = began.elapsed();
     marks.push(collecting);
     let merged = merge.finish(0).await?;
-    let merging = began.elapsed() - collecting;
+    let merging = began.elapsed().saturating_sub(collecting);
     let (tenth, last) = (marks.len() / 10, marks.len() - 1);
-    let (first_tenth, last_tenth) = (marks[tenth], collecting - marks[last - tenth]);
+    let (first_tenth, last_tenth) = (marks[tenth], collecting.saturating_sub(marks[last - tenth]));
     let bytes = written(scratch).await? - before;
     Ok(Cost { collecting, merging, first_tenth, last_tenth, bytes, merged })
 }

@@ -262,11 +262,7 @@ async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
     )
     .persistent(false).execute(c).await.map(drop));
     match indexed {
-        Err(error)
-            if error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation) =>
-        {
-            return Err(twice(tx).await?);
-        }
+        Err(error) if is_twice(&error) => return Err(twice(tx).await?),
         other => other.doing("indexing an evaluation's rows")?,
     }
     let Tx::Postgres(transaction) = tx else { return Ok(()) };
@@ -279,6 +275,12 @@ async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
         .await
         .map(drop)
         .doing("analyzing an evaluation's rows")
+}
+
+/// Whether an index found one value in two rows: PostgreSQL's code, and SQLite's.
+fn is_twice(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    matches!(code.as_deref(), Some("23505" | "2067"))
 }
 
 /// Which subject it was that came twice.
