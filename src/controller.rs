@@ -106,7 +106,7 @@ impl Default for Settings {
             in_flight: 2_000,
             fill_limit: 90,
             grace: Duration::from_mins(30),
-            rack_grace: Duration::from_mins(60),
+            rack_grace: Duration::from_hours(1),
             pace: Pace::default(),
             audit_slice: 100_000,
             audit_period: Duration::from_mins(2),

@@ -89,15 +89,14 @@ pub fn looks(scene: &Scene<'_>, brakes: &[Brake]) -> Vec<(String, Look)> {
     let mut causes = racks(scene);
     causes.extend(offline(scene.fileservers).map(|cause| (OFFLINE.to_owned(), cause)));
     // Before the first look at any agent nothing is known: that is a start, too.
-    match scene.sight.map_or(Some(START), |sight| holding(sight, scene.seen_at)) {
-        Some(START) => drop(causes.insert(START.to_owned(), "the agents were not heard yet".to_owned())),
-        Some(name) => {
-            drop(causes.insert(
-                name.to_owned(),
-                "more than half of the fileservers fell silent within 30 s".to_owned(),
-            ))
-        }
-        None => {}
+    let sight = scene.sight.map_or(Some(START), |sight| holding(sight, scene.seen_at));
+    if let Some(name) = sight {
+        let why = if name == START {
+            "the agents were not heard yet"
+        } else {
+            "more than half of the fileservers fell silent within 30 s"
+        };
+        causes.insert(name.to_owned(), why.to_owned());
     }
     let ours = brakes.iter().filter(|brake| brake.goal().is_none()).map(|brake| brake.name.clone());
     let names: BTreeSet<String> = causes.keys().cloned().chain(ours).collect();

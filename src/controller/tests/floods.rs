@@ -70,7 +70,7 @@ async fn a_new_goal_that_returns_everything_is_braked_until_a_person_approves(sc
     assert_eq!(attempted(&stage).await, 0, "nothing starts");
     let one = brake(&stage, "goal:everything-is-wrong").await.unwrap();
     assert!(one.holds && one.reason.starts_with("110 unexplained findings of 110"), "{}", one.reason);
-    brakes::approve(stage.db(), &[one.name.clone()], "local", "it is so").await.unwrap();
+    brakes::approve(stage.db(), std::slice::from_ref(&one.name), "local", "it is so").await.unwrap();
     stage.until("attempts", async |stage| attempted(stage).await > 0).await;
     stage.until("none held", async |stage| stage.number(held).await == 0).await;
     assert_eq!(stage.number("SELECT count(*) FROM audit WHERE what = 'brake.approve'").await, 1);
