@@ -63,7 +63,9 @@ async fn the_first_goal_of_the_page_passes_its_fixture() {
 
 #[tokio::test]
 async fn each_recipe_returns_what_the_page_says() {
-    let recipes = &blocks("sql")[1..];
+    // The goal over a forge's tables asks of none that are here.
+    let recipes: Vec<Block> =
+        blocks("sql").into_iter().skip(1).filter(|block| !block.text.contains("-- database:")).collect();
     assert_eq!(recipes.len(), 20, "the page promises twenty");
     assert_eq!(PAGE.matches("\n### ").count(), 21, "each has a heading, and so has their fleet");
     let fleet = cases(&blocks("toml").last().unwrap().text).remove(0);
@@ -74,7 +76,7 @@ async fn each_recipe_returns_what_the_page_says() {
         let tables = Tables::new(server.as_deref()).await;
         let source = tables.source();
         let mut scratch = Scratch::connect(&tables.url).await.unwrap();
-        for recipe in recipes {
+        for recipe in &recipes {
             let goal = goal(&recipe.text, source.engine());
             library::check(&goal.path, &recipe.text, &source, &known).await.unwrap();
             let case = Case { expect: promised(&recipe.after), ..fleet.clone() };

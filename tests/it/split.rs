@@ -3,7 +3,7 @@
 use crate::support::engine::{Engine, postgres_server};
 use crate::support::fleet::Fleet;
 use crate::support::source::{git_passes, heavy, references, small};
-use crate::support::up::{Copy, assert_whole};
+use crate::support::up::{Copy, are_whole, assert_whole};
 use crate::support::{secs, until};
 use std::path::Path;
 
@@ -93,7 +93,12 @@ fn the_controller_dies_again_and_again_while_copies_are_damaged() {
         fleet.controller.as_mut().expect("running").kill();
         fleet.start_controller();
     }
-    fleet.met(180);
+    until("every copy is whole again", secs(180), || {
+        (0..40)
+            .map(|n| format!("r{n}"))
+            .try_for_each(|name| are_whole(&fleet.copies(&name), &sources.join(&name)))
+    });
+    fleet.met(60);
     for n in 0..40 {
         let name = format!("r{n}");
         assert_whole(&fleet.copies(&name), &sources.join(&name), 3);

@@ -132,6 +132,20 @@ pub fn copies(shown: &Value) -> Vec<Copy> {
     shown["replicas"].as_array().expect("replicas").iter().map(copy).collect()
 }
 
+/// Whether all copies are live, in sync, readable, and have the source's references.
+pub fn are_whole(copies: &[Copy], source: &Path) -> Result<(), String> {
+    for copy in copies {
+        let good = copy.state == "live"
+            && copy.in_sync
+            && super::source::git_passes(&copy.path, &["fsck", "--connectivity-only"])
+            && super::source::references(&copy.path) == super::source::references(source);
+        if !good {
+            return Err(format!("{copy:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// All copies are live, in sync, in different racks, pass a connectivity check, and have the source's references.
 pub fn assert_whole(copies: &[Copy], source: &Path, wanted: usize) {
     assert_eq!(copies.len(), wanted, "{copies:#?}");
