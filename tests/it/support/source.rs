@@ -87,11 +87,17 @@ pub fn many_references(parent: &Path, name: &str, count: usize) -> PathBuf {
 
 /// HEAD and all references, symbolic ones as such: what must be the same in every copy.
 pub fn references(repository: &Path) -> String {
-    let head = if git_passes(repository, &["symbolic-ref", "-q", "HEAD"]) {
-        git(repository, &["symbolic-ref", "HEAD"])
-    } else {
-        git(repository, &["rev-parse", "HEAD"])
+    try_references(repository)
+        .unwrap_or_else(|| panic!("the references of {} can be read", repository.display()))
+}
+
+/// The same; none while git cannot read them.
+pub fn try_references(repository: &Path) -> Option<String> {
+    let read = |arguments: &[&str]| {
+        let output = git_command(repository, arguments).output().expect("git runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     };
-    let all = git(repository, &["for-each-ref", "--format=%(objectname) %(refname) %(symref)"]);
-    format!("HEAD {head}\n{all}")
+    let head = read(&["symbolic-ref", "-q", "HEAD"]).or_else(|| read(&["rev-parse", "HEAD"]))?;
+    let all = read(&["for-each-ref", "--format=%(objectname) %(refname) %(symref)"])?;
+    Some(format!("HEAD {head}\n{all}"))
 }

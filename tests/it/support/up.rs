@@ -138,7 +138,7 @@ pub fn are_whole(copies: &[Copy], source: &Path) -> Result<(), String> {
         let good = copy.state == "live"
             && copy.in_sync
             && super::source::git_passes(&copy.path, &["fsck", "--connectivity-only"])
-            && super::source::references(&copy.path) == super::source::references(source);
+            && super::source::try_references(&copy.path) == super::source::try_references(source);
         if !good {
             return Err(format!("{copy:?}"));
         }
