@@ -11,6 +11,7 @@ use crate::database::Database;
 use crate::fleet::Agents;
 use crate::goal::library::Library;
 use crate::goal::session::Source;
+use crate::goal::setting::Setting;
 use crate::model::Millis;
 use crate::model::chance::Chance;
 use crate::queue::{Nudge, Reminders};
@@ -29,6 +30,7 @@ mod goals;
 mod inventory;
 mod metrics;
 mod observe;
+mod paused;
 mod right;
 pub mod schedule;
 mod suspects;
@@ -59,6 +61,8 @@ pub struct Settings {
     pub fill_limit: i64,
     /// Time offline after which a fileserver's replicas no longer count. Default 30 min.
     pub grace: Duration,
+    /// What is set over goals' files in this environment; what SQL says goes over it.
+    pub configured: Vec<Setting>,
     /// How often agents are asked.
     pub pace: Pace,
 }
@@ -73,6 +77,7 @@ impl Default for Settings {
             in_flight: 2_000,
             fill_limit: 90,
             grace: Duration::from_mins(30),
+            configured: Vec::new(),
             pace: Pace::default(),
         }
     }

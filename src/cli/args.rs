@@ -8,6 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+mod goal;
+
+pub use goal::{GoalCommand, GoalVerb, SetValues};
+
 /// Self-healing storage for Git.
 #[derive(Debug, Parser)]
 #[command(name = "trued", version, about, propagate_version = true, max_term_width = 100)]
@@ -367,51 +371,6 @@ pub enum FileserverVerb {
         /// Why and whether.
         #[command(flatten)]
         change: Change,
-    },
-}
-
-/// `trued goal`
-#[derive(Debug, Args)]
-pub struct GoalCommand {
-    /// What to do.
-    #[command(subcommand)]
-    pub verb: GoalVerb,
-}
-
-/// What to do with goals.
-#[derive(Debug, Subcommand)]
-pub enum GoalVerb {
-    /// List goals.
-    List,
-    /// Show one goal with its query.
-    Show {
-        /// Its name.
-        name: String,
-    },
-    /// Check goal files on the real engine; exit code 1 when one does not check.
-    Check {
-        /// The files.
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
-        /// Check on this database, without the API.
-        #[arg(long, value_name = "URL")]
-        database_url: Option<String>,
-    },
-    /// Show what a goal returns now; changes nothing. Exit code 3 when it returns rows.
-    Run {
-        /// Its name.
-        name: String,
-        /// At most so many rows.
-        #[arg(long, default_value_t = 100, value_name = "N")]
-        limit: usize,
-    },
-    /// Evaluate goals at once and wait for the result; none named: all.
-    Evaluate {
-        /// Their names.
-        names: Vec<String>,
-        /// Longest wait.
-        #[arg(long, default_value = "60s", value_parser = checked_duration, value_name = "DURATION")]
-        wait: String,
     },
 }
 

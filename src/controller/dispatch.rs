@@ -7,6 +7,7 @@
 
 use super::brakes::Hold;
 use super::metrics::{add, set};
+use super::paused::Paused;
 use super::right::Right;
 use super::{Shared, brakes, millis};
 use crate::clock;
@@ -50,7 +51,7 @@ pub(super) struct Round {
 /// Dispatches until stopped.
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
-    let mut hold = Hold::default();
+    let (mut hold, mut paused) = (Hold::default(), Paused::default());
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -64,7 +65,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let span = tracing::debug_span!("dispatch.round");
         let round = tokio::select! {
             () = stop.cancelled() => break,
-            round = round(&shared, &mut hold).instrument(span) => round,
+            round = round(&shared, &mut hold, &mut paused).instrument(span) => round,
         };
         add(&shared.metrics.rounds, 1);
         set(&shared.metrics.round_ms, u64::try_from(millis(began.elapsed())).unwrap_or(0));
@@ -79,12 +80,13 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// One round.
-async fn round(shared: &Shared, hold: &mut Hold) -> database::Result<Round> {
+async fn round(shared: &Shared, hold: &mut Hold, paused: &mut Paused) -> database::Result<Round> {
     let db = &shared.database;
     tidy(shared).await?;
     findings::promote_due(db, DUE).await?;
+    paused.look(db).await?;
     let running = attempts::live(db).await?;
-    let ready = heads(shared, running.len()).await?;
+    let ready = paused.hold(db, heads(shared, running.len()).await?).await?;
     if ready.is_empty() {
         return Ok(Round::default());
     }

@@ -11,8 +11,10 @@ use crate::model::id::{FindingId, RepositoryId};
 use sqlx::types::Json;
 
 mod merge;
+mod paused;
 
 pub use merge::{Merge, MergeInto, Merged};
+pub use paused::{hold_goal, release_but};
 
 /// Findings that wait and are due become ready; at most `limit`. Returns how many.
 ///

@@ -23,6 +23,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 mod explain;
+pub mod plan;
 mod postgres;
 mod sqlite;
 

@@ -1,7 +1,7 @@
 //! Metrics read from SQL: cheap tables alone, at most once in a few seconds however often one asks.
 
 use crate::clock;
-use crate::database::{Database, Result, fileservers, goals, report};
+use crate::database::{Database, Result, fileservers, goals, pauses, report};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -45,7 +45,10 @@ impl Sampler {
 
     async fn sample(&self, db: &Database, seen: &mut Seen) -> Result<()> {
         let now = db.now().await?;
-        for goal in goals::states(db).await? {
+        let states = goals::states(db).await?;
+        let paused = pauses::all(db).await?.iter().filter(|pause| pause.goal().is_some()).count();
+        self.metrics.goals(states.iter().filter(|goal| goal.file_error.is_some()).count(), paused);
+        for goal in states {
             self.metrics.goal(&goal.goal, goal.state, goal.findings, goal.file_error.is_some());
         }
         let all = fileservers::all(db).await?;

@@ -3,6 +3,8 @@
 use super::problem::{Answer, Problem};
 use super::shapes::{Backlog, FileserverRow, GoalRow, HealthReport, Status};
 use super::state::Api;
+use super::steering;
+use crate::database::pauses::{self, Pause};
 use crate::database::report::BacklogCounts;
 use crate::database::{fileservers, goals, report};
 use crate::model::Millis;
@@ -38,9 +40,10 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let all = fileservers::all(&api.db).await?;
     let ended = report::tally::ended_between(&api.db, now - STALLED_AFTER, now + 1).await?;
     let rows = rows(api, &all).await?;
+    let pauses = pauses::all(&api.db).await?;
     let health = health(&states, &counts, &all, ended.is_empty(), now);
     Ok(Status {
-        goals: states.into_iter().map(goal_row).collect(),
+        goals: states.into_iter().map(|one| goal_row(one, &pauses)).collect(),
         backlog: backlog(&counts, now),
         fileservers: rows,
         health,
@@ -71,8 +74,10 @@ fn row(one: &Fileserver, replicas: i64) -> FileserverRow {
 
 /// A goal as the lists show it.
 #[must_use]
-pub fn goal_row(status: GoalStatus) -> GoalRow {
+pub fn goal_row(status: GoalStatus, pauses: &[Pause]) -> GoalRow {
     GoalRow {
+        paused: steering::of(pauses, &status.goal),
+        file_error: status.file_error.clone(),
         name: status.goal,
         state: status.state,
         findings: status.findings,
@@ -174,6 +179,6 @@ mod tests {
     fn the_error_of_a_file_shows_where_the_evaluation_has_none() {
         let status =
             GoalStatus { file_error: Some("goals/a.sql:7:12: no".into()), ..goal("a", GoalState::Met, 0) };
-        assert_eq!(goal_row(status).error.as_deref(), Some("goals/a.sql:7:12: no"));
+        assert_eq!(goal_row(status, &[]).error.as_deref(), Some("goals/a.sql:7:12: no"));
     }
 }

@@ -34,6 +34,8 @@ async fn fixture() -> Fixture {
         db: scratch.database().clone(),
         source: Source::new(scratch.url()).unwrap(),
         repairs: Arc::default(),
+        remedies: Arc::new(crate::repair::library::shipped().unwrap()),
+        configured: Arc::default(),
         hooks: Hooks {
             sign_import: Arc::new(|id, to, _| format!("grant of {id} for {}", to.name)),
             evaluate: Arc::new(move |names: &[String]| heard.lock().unwrap().extend_from_slice(names)),

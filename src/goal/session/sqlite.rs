@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
+pub mod plan;
+
 /// Steps of SQLite's machine between two looks at the deadline: well below a millisecond.
 const STEPS: i32 = 2_000;
 /// Occurrences of a word that are tried to find a syntax error's place.
