@@ -90,9 +90,9 @@ impl Board {
             running.insert(goal.name.clone(), if same { Arc::clone(goal) } else { Arc::new(set) });
         }
         if self.wrong != wrong {
-            wrong.iter().for_each(|error| {
-                tracing::warn!(error, "a setting over a goal does not fit, and does nothing")
-            });
+            for error in &wrong {
+                tracing::warn!(error, "a setting over a goal does not fit, and does nothing");
+            }
             self.wrong = wrong;
         }
         Some(running)

@@ -123,7 +123,7 @@ pub async fn compare(
         (at, difference.before, difference.more) =
             (Some(evaluated.now), Some(evaluated.rows), evaluated.more);
     }
-    let evaluated = each(source, edited, at, |row| difference.meet(&mut before, row, limit)).await?;
+    let evaluated = each(source, edited, at, |row| difference.meet(&mut before, &row, limit)).await?;
     difference.now = evaluated.now;
     difference.after = evaluated.rows;
     difference.more |= evaluated.more;
@@ -145,11 +145,11 @@ pub async fn compare(
 
 impl Difference {
     /// Takes a row of the edit.
-    fn meet(&mut self, before: &mut HashMap<Subject, Print>, row: Exception, limit: usize) {
+    fn meet(&mut self, before: &mut HashMap<Subject, Print>, row: &Exception, limit: usize) {
         let (sign, was, count) = match before.remove(&row.subject) {
             None => ('+', None, &mut self.added),
             Some(was) => {
-                let now = Print::of(&row);
+                let now = Print::of(row);
                 if (was.priority, was.rest) == (now.priority, now.rest) {
                     return;
                 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const LARGEST_FILE: u64 = 1 << 18;
 
 #[derive(Serialize)]
-struct File {
+struct Outcome {
     file: String,
     good: bool,
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub async fn run(global: &Global, files: &[PathBuf], database_url: Option<String
             Client::new(global)?.post(&["goals", "check"], &ask).await?
         };
         tell(&checked);
-        all.push(File { file: file.display().to_string(), good: is_good(&checked), checked });
+        all.push(Outcome { file: file.display().to_string(), good: is_good(&checked), checked });
     }
     let failed = all.iter().any(|one| !one.good);
     match global.output {

@@ -46,7 +46,7 @@ pub async fn run(global: &Global, goals: &[String], postgres: Option<&str>) -> a
     let failed = outcomes.iter().filter(|one| !one.passed).count();
     match global.output {
         Output::Json => {
-            output::answer(global.output, &serde_json::json!({ "results": outcomes }), String::new)?
+            output::answer(global.output, &serde_json::json!({ "results": outcomes }), String::new)?;
         }
         Output::Table => outcomes.iter().for_each(|one| output::line(&shown(one))),
     }
