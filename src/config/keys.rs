@@ -121,6 +121,24 @@ pub const KEYS: &[Key] = &[
         "1s",
         "How often SQL is looked at for queued attempts whose reminder was lost.",
     ),
+    secret(
+        "queue.redis",
+        Kind::RedisUrl,
+        "",
+        "Redis 6.2 or newer, or Valkey, that carries reminders between processes: redis://HOST:PORT, or rediss:// for TLS. Empty: none; workers of other processes than the controller's then find attempts by looking at SQL.",
+    ),
+    key(
+        "queue.redis_password_file",
+        Kind::Text,
+        "",
+        "File with the password of Redis, read at each connecting. Empty: the one in the URL, if any.",
+    ),
+    key(
+        "queue.window",
+        Kind::Count { min: 1, max: 100_000 },
+        "2000",
+        "Most reminders that Redis holds; older ones give way, and a sweep finds their attempts. As many as attempts in flight.",
+    ),
     key(
         "audit.slice",
         Kind::Count { min: 0, max: 10_000_000 },

@@ -102,10 +102,16 @@ pub struct WorkerConfig {
 }
 
 /// `queue.*`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct QueueConfig {
     /// Time between two looks without a reminder.
     pub sweep: Duration,
+    /// Where Redis is; empty: there is none.
+    pub redis: String,
+    /// The file of its password.
+    pub redis_password_file: Option<PathBuf>,
+    /// Most reminders that it holds.
+    pub window: usize,
 }
 
 /// `audit.*`
@@ -177,7 +183,12 @@ impl Config {
                 lease: read.as_kind("worker.lease", value::duration)?,
                 shutdown_grace: read.duration("worker.shutdown_grace")?,
             },
-            queue: QueueConfig { sweep: read.duration("queue.sweep")? },
+            queue: QueueConfig {
+                sweep: read.duration("queue.sweep")?,
+                redis: layers.text("queue.redis"),
+                redis_password_file: read.file("queue.redis_password_file"),
+                window: read.count("queue.window")? as usize,
+            },
             audit: AuditConfig { slice: read.count("audit.slice")?, period: read.duration("audit.period")? },
             retention: RetentionConfig {
                 findings: read.duration("retention.findings")?,
@@ -209,6 +220,11 @@ impl Reader<'_> {
     fn duration(&self, key: &str) -> Result<Duration, ConfigError> {
         let ms = self.as_kind(key, value::duration)?;
         Ok(Duration::from_millis(u64::try_from(ms).unwrap_or_default()))
+    }
+
+    /// A path; nothing where the value is empty.
+    fn file(&self, key: &str) -> Option<PathBuf> {
+        Some(self.layers.text(key)).filter(|path| !path.is_empty()).map(PathBuf::from)
     }
 
     fn count(&self, key: &str) -> Result<u32, ConfigError> {

@@ -24,6 +24,8 @@ pub enum Kind {
     Address,
     /// `sqlite:PATH` or `postgres://…`; may be empty.
     DatabaseUrl,
+    /// `redis://…` or `rediss://…`; may be empty.
+    RedisUrl,
     /// Cron with seconds.
     Schedule,
 }
@@ -41,6 +43,7 @@ impl Kind {
             Self::Count { min, max } => count(text, min, max).map(|_| ()),
             Self::Address => address(text).map(|_| ()),
             Self::DatabaseUrl => database_url(text),
+            Self::RedisUrl => redis_url(text),
             Self::Schedule => schedule(text).map(|_| ()),
         }
     }
@@ -55,6 +58,7 @@ impl Kind {
             Self::Count { .. } => "a whole number",
             Self::Address => "an address such as 127.0.0.1:7080",
             Self::DatabaseUrl => "sqlite:PATH or postgres://…",
+            Self::RedisUrl => "redis://HOST:PORT or rediss://HOST:PORT",
             Self::Schedule => "cron with seconds, such as 0 */2 * * * *",
         }
     }
@@ -154,6 +158,13 @@ fn database_url(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{:?} is neither sqlite:PATH nor postgres://…", mask_url(text)))
+}
+
+fn redis_url(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.starts_with("redis://") || text.starts_with("rediss://") {
+        return Ok(());
+    }
+    Err(format!("{:?} is neither redis://HOST:PORT nor rediss://HOST:PORT", mask_url(text)))
 }
 
 /// A database URL without its password.

@@ -27,6 +27,8 @@ use tracing::Instrument as _;
 
 /// A controller that dies leaves dispatching to another after this long.
 const LEASE: Duration = Duration::from_secs(5);
+/// Rounds that are only wanted are this far apart: each attempt that ends wants one.
+const GAP: Duration = Duration::from_millis(200);
 /// Rows that become due, or are taken from lost workers, in one round: the rest comes next round.
 const DUE: i64 = 10_000;
 const LOST: i64 = 1_000;
@@ -52,11 +54,15 @@ pub(super) struct Round {
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
     let mut braking = Braking::default();
+    let wanted = async || {
+        tokio::time::sleep(GAP.min(shared.settings.dispatch)).await;
+        shared.nudge.dispatch_wanted().await;
+    };
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(shared.chance.around(shared.settings.dispatch)) => {}
-            () = shared.nudge.dispatch_wanted() => {}
+            () = wanted() => {}
         }
         if !right.held().await {
             continue;
@@ -121,7 +127,7 @@ async fn round(shared: &Shared, braking: &mut Braking) -> database::Result<Round
     let deferred = if deferred.is_empty() { 0 } else { findings::defer(db, &deferred).await? };
     if !made.is_empty() {
         add(&shared.metrics.admitted, made.len() as u64);
-        shared.reminders.remind();
+        shared.reminders.remind(&made);
     }
     Ok(Round { looked_at, admitted: made.len(), deferred: deferred + held })
 }

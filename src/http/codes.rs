@@ -22,7 +22,7 @@ pub const STALLED_AFTER: Millis = 600_000;
 const NAMED: usize = 3;
 
 /// All codes, the most urgent first.
-pub const ALL: [&str; 10] = [
+pub const ALL: [&str; 11] = [
     "LAST_COPY",
     "FILESERVER_EMPTY",
     "CONTROLLER_BLIND",
@@ -33,6 +33,7 @@ pub const ALL: [&str; 10] = [
     "GOAL_BRAKED",
     "BACKLOG_STALLED",
     "FILESERVER_SILENT",
+    "REDIS_AWAY",
 ];
 
 /// What the codes are read from.
@@ -48,6 +49,8 @@ pub struct Facts<'a> {
     pub brakes: &'a [Brake],
     /// Whether no attempt ended in the last [`STALLED_AFTER`].
     pub nothing_ended: bool,
+    /// What is wrong with Redis, if it is used and something is.
+    pub redis: Option<&'a str>,
     /// The moment.
     pub now: Millis,
 }
@@ -91,6 +94,7 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
         "GOAL_INVALID" => goal_invalid(facts),
         "GOAL_BRAKED" => goal_braked(facts),
         "BACKLOG_STALLED" => backlog_stalled(facts),
+        "REDIS_AWAY" => redis_away(facts),
         _ => fileserver_silent(facts),
     }?;
     Some(HealthCode { code: code.to_owned(), sentence, hint })
@@ -170,6 +174,11 @@ fn backlog_stalled(facts: &Facts<'_>) -> Said {
         .then(|| (sentence, "see whether a worker runs, and what trued backlog says it waits for".to_owned()))
 }
 
+fn redis_away(facts: &Facts<'_>) -> Said {
+    let sentence = format!("Redis carries no reminders: {}", facts.redis?);
+    Some((sentence, "nothing is lost: workers look at SQL every queue.sweep".to_owned()))
+}
+
 fn fileserver_silent(facts: &Facts<'_>) -> Said {
     let silent = facts.fileservers.iter().filter(|one| one.health == Health::Offline);
     let names = named(silent.map(|one| one.name.as_str()))?;
@@ -205,7 +214,7 @@ mod tests {
     }
 
     fn facts<'a>(goals: &'a [GoalStatus], backlog: &'a BacklogCounts, brakes: &'a [Brake]) -> Facts<'a> {
-        Facts { goals, backlog, fileservers: &[], brakes, nothing_ended: false, now: 0 }
+        Facts { goals, backlog, fileservers: &[], brakes, nothing_ended: false, redis: None, now: 0 }
     }
 
     fn brake(name: &str) -> Brake {

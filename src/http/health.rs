@@ -49,7 +49,7 @@ pub async fn healthz(State(api): State<Api>, RawQuery(query): RawQuery) -> Resul
 /// # Errors
 /// When the engine fails.
 pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
-    let text = api.sampler.text(&api.db).await?;
+    let text = api.sampler.text(&api).await?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

@@ -1,12 +1,14 @@
 //! Metrics read from SQL: cheap tables alone, at most once in a few seconds however often one asks.
 
 use super::codes::{self, Facts};
+use super::state::Api;
 use crate::clock;
 use crate::database::{Database, Result, brakes, fileservers, goals, report, suspects};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
+use crate::queue::Carried;
 use crate::telemetry::metrics::Metrics;
 use tokio::sync::Mutex;
 
@@ -29,6 +31,7 @@ struct Seen {
     evaluation: Option<i64>,
     ended_until: Option<Millis>,
     drift: Option<i64>,
+    carried: Carried,
 }
 
 impl Sampler {
@@ -36,16 +39,17 @@ impl Sampler {
     ///
     /// # Errors
     /// When the engine fails.
-    pub async fn text(&self, db: &Database) -> Result<String> {
+    pub async fn text(&self, api: &Api) -> Result<String> {
         let mut seen = self.seen.lock().await;
         if clock::now() - seen.sampled_at >= FRESH {
-            self.sample(db, &mut seen).await?;
+            self.sample(api, &mut seen).await?;
             seen.sampled_at = clock::now();
         }
         Ok(self.metrics.text().unwrap_or_default())
     }
 
-    async fn sample(&self, db: &Database, seen: &mut Seen) -> Result<()> {
+    async fn sample(&self, api: &Api, seen: &mut Seen) -> Result<()> {
+        let db = &api.db;
         let now = db.now().await?;
         let states = goals::states(db).await?;
         for goal in &states {
@@ -64,10 +68,23 @@ impl Sampler {
         let brakes = brakes::all(db).await?;
         let nothing_ended = codes::nothing_ended(db, now).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, nothing_ended, now };
+        let redis = api.redis_away();
+        let facts = Facts {
+            goals,
+            backlog,
+            fileservers,
+            brakes: &brakes,
+            nothing_ended,
+            redis: redis.as_deref(),
+            now,
+        };
         let raised = codes::report(&facts).codes;
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));
+        }
+        if let Some(post) = &api.post {
+            self.count_reminders(post.carried(), seen);
+            self.metrics.redis(redis.is_none());
         }
         let drift = suspects::audit::drift(db).await?;
         self.metrics.drift(u64::try_from(drift - seen.drift.unwrap_or(drift)).unwrap_or_default());
@@ -93,6 +110,12 @@ impl Sampler {
         }
         seen.evaluation = Some(last);
         Ok(())
+    }
+
+    fn count_reminders(&self, carried: Carried, seen: &mut Seen) {
+        self.metrics.reminders("sent", carried.sent - seen.carried.sent);
+        self.metrics.reminders("lost", carried.lost - seen.carried.lost);
+        seen.carried = carried;
     }
 
     async fn count_attempts(&self, db: &Database, seen: &mut Seen, until: Millis) -> Result<()> {

@@ -36,8 +36,16 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let held: BTreeMap<_, _> = brakes::held(&api.db).await?.into_iter().collect();
     let rows = rows(api, &all).await?;
     let nothing_ended = codes::nothing_ended(&api.db, now).await?;
-    let facts =
-        Facts { goals: &states, backlog: &counts, fileservers: &all, brakes: &brakes, nothing_ended, now };
+    let redis = api.redis_away();
+    let facts = Facts {
+        goals: &states,
+        backlog: &counts,
+        fileservers: &all,
+        brakes: &brakes,
+        nothing_ended,
+        redis: redis.as_deref(),
+        now,
+    };
     let health = codes::report(&facts);
     Ok(Status {
         goals: states.into_iter().map(goal_row).collect(),

@@ -45,6 +45,7 @@ async fn fixture() -> Fixture {
         fleet: FLEET.into(),
         checksum_key: ChecksumKey { id: 1, secret: [1; 32] },
         fill_limit: 90,
+        post: None,
         sampler: Arc::default(),
         stopping: tokio_util::sync::CancellationToken::new(),
     };

@@ -48,6 +48,15 @@ struct ByCode {
     code: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: String,
+}
+
+/// Nothing to tell apart: a family whose gauge is not there until it is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Alone {}
+
 /// All metrics of this process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -62,6 +71,8 @@ pub struct Metrics {
     backlog_age: Gauge,
     health: Family<ByCode, Gauge>,
     audit_drift: Counter,
+    reminders: Family<ByOutcome, Counter>,
+    redis_up: Family<Alone, Gauge>,
 }
 
 impl Default for Metrics {
@@ -78,6 +89,8 @@ impl Default for Metrics {
             backlog_age: Gauge::default(),
             health: Family::default(),
             audit_drift: Counter::default(),
+            reminders: Family::default(),
+            redis_up: Family::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -113,6 +126,16 @@ impl Default for Metrics {
             "audit_drift",
             "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
             metrics.audit_drift.clone(),
+        );
+        registry.register(
+            "queue_reminders",
+            "Reminders for other processes, by whether Redis took them",
+            metrics.reminders.clone(),
+        );
+        registry.register(
+            "redis_up",
+            "1 while Redis takes what this process sends",
+            metrics.redis_up.clone(),
         );
         Self { registry, ..metrics }
     }
@@ -164,6 +187,16 @@ impl Metrics {
     /// Counts what the audit of the suspects found.
     pub fn drift(&self, count: u64) {
         self.audit_drift.inc_by(count);
+    }
+
+    /// Counts reminders for other processes.
+    pub fn reminders(&self, outcome: &str, count: u64) {
+        self.reminders.get_or_create(&ByOutcome { outcome: outcome.into() }).inc_by(count);
+    }
+
+    /// Says whether Redis takes what is sent.
+    pub fn redis(&self, up: bool) {
+        self.redis_up.get_or_create(&Alone::default()).set(i64::from(up));
     }
 
     /// Everything, as OpenMetrics text.

@@ -192,6 +192,7 @@ impl Fleet {
             repairs: Arc::default(),
             recheck: Arc::new(Held(Arc::clone(&self.holds))),
             reminders: Reminders::in_process(),
+            nudge: crate::queue::Nudge::new(),
             chance: Arc::new(Chance::new(1)),
         }
     }

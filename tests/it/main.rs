@@ -12,6 +12,7 @@
 mod death;
 mod edits;
 mod heal;
+mod redis;
 mod refusals;
 mod split;
 mod support;

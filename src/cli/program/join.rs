@@ -2,6 +2,7 @@
 
 use super::super::args::Global;
 use super::super::enrolment;
+use super::super::failure::Failure;
 use super::asking;
 use super::files::{self, Asking, Directories, Files, Shared, subjects};
 use crate::agent::layout::Layout;
@@ -16,7 +17,7 @@ use crate::model::chance::Chance;
 use crate::model::fleet::Fileserver;
 use crate::model::grant::{Action, End, Enrolment, Grant};
 use crate::model::id::RepositoryId;
-use crate::queue::{Nudge, Reminders};
+use crate::queue::{Nudge, Post, Redis, RedisSettings, Reminders};
 use crate::repair::Repairs;
 use crate::shutdown::Shutdown;
 use crate::worker::{self, Worker};
@@ -35,6 +36,8 @@ pub struct Base {
     goals: Shared,
     directories: Directories,
     files: Mutex<Option<Files>>,
+    redis: Option<Redis>,
+    sender: Mutex<Option<Redis>>,
     reminders: Reminders,
     nudge: Nudge,
     chance: Arc<Chance>,
@@ -64,6 +67,9 @@ impl Base {
         let repairs = Arc::new(directories.repairs()?);
         let goals = Shared::default();
         let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone()).await?;
+        let chance = Arc::new(Chance::new(enrolment::seed()?));
+        let redis = redis(&config, &fleet.fleet_id, &chance)?;
+        let post = redis.as_ref().map(|redis| redis.post().clone());
         Ok(Self {
             config,
             db,
@@ -73,9 +79,11 @@ impl Base {
             goals,
             directories,
             files: Mutex::new(Some(files)),
-            reminders: Reminders::in_process(),
-            nudge: Nudge::new(),
-            chance: Arc::new(Chance::new(enrolment::seed()?)),
+            sender: Mutex::new(redis.clone()),
+            redis,
+            reminders: Reminders::carried_by(post.clone()),
+            nudge: Nudge::carried_by(post),
+            chance,
         })
     }
 
@@ -102,6 +110,10 @@ impl Base {
         let api = self.api(shutdown, with.enrolment)?;
         let stop = shutdown.token();
         self.watch_goals(shutdown);
+        self.send(shutdown);
+        if let Some(redis) = self.redis.clone() {
+            shutdown.spawn(redis.hear_nudges(self.nudge.clone(), stop.clone()));
+        }
         shutdown.spawn(controller.run(stop.clone()));
         shutdown.spawn(async move {
             if let Err(error) = http::serve(with.listener, api).await {
@@ -134,12 +146,25 @@ impl Base {
             repairs: Arc::clone(&self.repairs),
             recheck: Arc::new(Asking { source: self.source.clone(), goals: self.goals.clone() }),
             reminders: self.reminders.clone(),
+            nudge: self.nudge.clone(),
             chance: Arc::clone(&self.chance),
         };
         self.watch_goals(shutdown);
+        self.send(shutdown);
+        if let Some(redis) = self.redis.clone() {
+            shutdown.spawn(redis.hear_reminders(self.reminders.clone(), shutdown.token()));
+        }
         shutdown.spawn(worker.run(shutdown.token()));
         self.tell_seen(shutdown, &enrolment.part.id);
         Ok(())
+    }
+
+    /// Carries reminders and nudges out, once for all parts of the process.
+    fn send(&self, shutdown: &Shutdown) {
+        let redis = self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(redis) = redis {
+            shutdown.spawn(redis.send(shutdown.token()));
+        }
     }
 
     /// Watches goal files once for all parts of the process: rechecks and the API see the newest ones.
@@ -185,6 +210,10 @@ impl Base {
         }
     }
 
+    fn post(&self) -> Option<Post> {
+        self.redis.as_ref().map(|redis| redis.post().clone())
+    }
+
     fn api(&self, shutdown: &Shutdown, enrolment: &Enrolment) -> anyhow::Result<Api> {
         let key = enrolment.signing_key().context("the enrolment has no key")?;
         let (fleet, part) = (self.fleet.fleet_id.clone(), enrolment.part.id.clone());
@@ -219,6 +248,7 @@ impl Base {
             fleet: self.fleet.fleet_id.clone(),
             checksum_key: self.fleet.checksum_key.clone(),
             fill_limit: self.config.fleet.fill_limit,
+            post: self.post(),
             sampler: Arc::default(),
             stopping: shutdown.token(),
         })
@@ -242,6 +272,21 @@ impl Base {
             }
         });
     }
+}
+
+/// Redis, if the configuration names one.
+fn redis(config: &Config, fleet: &str, chance: &Arc<Chance>) -> anyhow::Result<Option<Redis>> {
+    let queue = &config.queue;
+    if queue.redis.is_empty() {
+        return Ok(None);
+    }
+    let settings = RedisSettings {
+        url: queue.redis.clone(),
+        password_file: queue.redis_password_file.clone(),
+        window: queue.window,
+    };
+    let redis = Redis::new(&settings, fleet, Arc::clone(chance));
+    Ok(Some(redis.map_err(|problem| Failure::usage(problem.to_string()).hint("queue.redis names it"))?))
 }
 
 fn path_of(root: Option<&str>, id: RepositoryId) -> String {
