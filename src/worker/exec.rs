@@ -23,7 +23,7 @@ mod process;
 #[cfg(test)]
 mod tests;
 
-/// A program that says so could not work now, and not by its own fault (sysexits: EX_TEMPFAIL).
+/// A program that says so could not work now, and not by its own fault (`EX_TEMPFAIL` of sysexits).
 const TRY_LATER: i32 = 75;
 
 /// Whether programs may be run here, and who sees to those whose attempt is gone.
@@ -112,7 +112,7 @@ impl Worker {
         let about = self.about(&attempt.subject).await?;
         let input = told(attempt, &finding, about, within)?;
         let ended = process::run(&program, &command[1..], &input, within, &self.programs.reaper).await;
-        Ok(verdict(ended.map_err(Outcome::failed)?, within))
+        Ok(verdict(&ended.map_err(Outcome::failed)?, within))
     }
 
     async fn about(&self, subject: &Subject) -> Result<About, Outcome> {
@@ -157,7 +157,7 @@ fn told(attempt: &Attempt, finding: &Finding, subject: About, within: Duration) 
 }
 
 /// What an end means; the last line speaks for the program.
-fn verdict(ended: process::Ended, within: Duration) -> Outcome {
+fn verdict(ended: &process::Ended, within: Duration) -> Outcome {
     let said = |otherwise: String| if ended.said.is_empty() { otherwise } else { ended.said.clone() };
     match ended.how {
         process::How::Exit(0) => Outcome::Succeeded { message: said("done".into()), bytes: 0 },

@@ -19,7 +19,7 @@ pub(super) struct Tail {
 impl Tail {
     /// Reads to the end, or to the bound; `false`: there was more than that.
     pub(super) async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> bool {
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; 4096];
         while let Ok(count @ 1..) = stream.read(&mut buffer).await {
             self.seen = self.seen.saturating_add(count);
             self.kept.extend_from_slice(&buffer[..count]);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio_util::task::TaskTracker;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 async fn sh(script: &str, within: Duration) -> Ended {
     let arguments = ["-c".to_owned(), script.to_owned()];
@@ -32,15 +32,15 @@ async fn gone(pid: Pid) {
 
 #[tokio::test]
 async fn its_exit_decides_and_its_last_line_speaks() {
-    let succeeded = verdict(sh("echo first; echo sent to the team; echo >&2 noise", LONG).await, LONG);
+    let succeeded = verdict(&sh("echo first; echo sent to the team; echo >&2 noise", LONG).await, LONG);
     assert_eq!(succeeded, Outcome::Succeeded { message: "sent to the team".into(), bytes: 0 });
-    let later = verdict(sh("echo the pager is busy; exit 75", LONG).await, LONG);
+    let later = verdict(&sh("echo the pager is busy; exit 75", LONG).await, LONG);
     assert_eq!(later, Outcome::Away("the pager is busy".into()));
-    let failed = verdict(sh("echo no such team >&2; exit 3", LONG).await, LONG);
+    let failed = verdict(&sh("echo no such team >&2; exit 3", LONG).await, LONG);
     assert_eq!(failed, Outcome::failed("exit code 3: no such team"));
-    let silent = verdict(sh("exit 1", LONG).await, LONG);
+    let silent = verdict(&sh("exit 1", LONG).await, LONG);
     assert_eq!(silent, Outcome::failed("it ended with exit code 1 and no word"));
-    let killed = verdict(sh("kill -KILL $$", LONG).await, LONG);
+    let killed = verdict(&sh("kill -KILL $$", LONG).await, LONG);
     assert_eq!(killed, Outcome::failed("it was ended by a signal"));
 }
 
@@ -70,7 +70,7 @@ async fn output_without_end_is_cut_off_and_the_program_with_it() {
     let ended = sh(&format!("echo $$ > {}; exec yes", file.display()), LONG).await;
     assert_eq!(ended.how, How::TooMuch);
     gone(number(&file)).await;
-    let Outcome::Failed { message, .. } = verdict(ended, LONG) else { panic!("it must have failed") };
+    let Outcome::Failed { message, .. } = verdict(&ended, LONG) else { panic!("it must have failed") };
     assert_eq!(message, "it wrote more than 16 MiB and was ended");
 }
 
@@ -94,7 +94,7 @@ async fn at_its_deadline_the_whole_group_is_ended_even_where_it_will_not() {
     let ended = sh(&script, Duration::from_secs(1)).await;
     assert_eq!(ended.how, How::Deadline);
     gone(number(&file)).await;
-    let Outcome::Failed { message, .. } = verdict(ended, Duration::from_secs(1)) else {
+    let Outcome::Failed { message, .. } = verdict(&ended, Duration::from_secs(1)) else {
         panic!("it must have failed")
     };
     assert_eq!(message, "it did not end within 1 s and was ended");
