@@ -85,6 +85,8 @@ words!(
         Resync = "resync",
         /// Make one more replica.
         Replicate = "replicate",
+        /// Make one more replica, and mark the one that the finding is about leaving once it is there.
+        Move = "move",
         /// Compare a replica with its disk.
         Verify = "verify",
         /// Run an operator's own program.
@@ -97,9 +99,15 @@ impl Step {
     #[must_use]
     pub const fn brings_bytes(self) -> bool {
         match self {
-            Self::Resync | Self::Replicate => true,
+            Self::Resync | Self::Replicate | Self::Move => true,
             Self::Verify | Self::Exec => false,
         }
+    }
+
+    /// Whether it begins a copy where none was: a row in state creating, to be forgotten where it fails.
+    #[must_use]
+    pub const fn begins_copy(self) -> bool {
+        matches!(self, Self::Replicate | Self::Move)
     }
 }
 

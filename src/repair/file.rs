@@ -85,7 +85,7 @@ pub struct FileError {
 pub const fn subject_of(step: Step) -> Option<SubjectKind> {
     match step {
         Step::Replicate => Some(SubjectKind::Repository),
-        Step::Resync | Step::Verify => Some(SubjectKind::Replica),
+        Step::Resync | Step::Verify | Step::Move => Some(SubjectKind::Replica),
         Step::Exec => None,
     }
 }

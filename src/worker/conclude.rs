@@ -30,7 +30,7 @@ impl Worker {
         if let (Some(source), Some(repository)) = (blame, attempt.plan.repository_id) {
             self.doubt(repository, source).await;
         }
-        if attempt.plan.step == Step::Replicate && event != AttemptEvent::Succeed {
+        if attempt.plan.step.begins_copy() && event != AttemptEvent::Succeed {
             self.abandon(attempt).await;
         }
         let ending = Ending { event, message, bytes, blame };

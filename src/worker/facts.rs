@@ -74,7 +74,7 @@ impl Facts {
         let destination = self.reachable(here)?;
         match plan.step {
             Step::Verify | Step::Resync => self.has_copy(here)?,
-            Step::Replicate => self.takes_copy(here)?,
+            Step::Replicate | Step::Move => self.takes_copy(here)?,
             Step::Exec => return Err(Outcome::Stale("a program is done to no replica".into())),
         }
         let source = match (plan.step, plan.source_id) {

@@ -5,7 +5,7 @@ use super::*;
 /// A world in which much can be wrong, with limits small enough to bind.
 fn any_world() -> impl Strategy<Value = World> {
     let one_repository = (prop::collection::btree_set(1..9_i64, 1..4), 0..5_usize, 1..200_i64);
-    let one_finding = (0..12_i64, 0..3_usize, 0..4_usize, 0..4_i32, 0..4_i64);
+    let one_finding = (0..12_i64, 0..4_usize, 0..4_usize, 0..4_i32, 0..4_i64);
     let limits = (1..4_u32, 1..3_u32, 1..4_u32, 1..6_u32, 1..6_u32);
     (
         1..5_i64,
@@ -90,7 +90,7 @@ fn check_ends(world: &World, repair: &Repair, attempts: &[&Attempt]) -> Result<(
 /// Whatever else is on its way, copies that are new do not fill a disk beyond its limit.
 fn check_space(world: &World) -> Result<(), TestCaseError> {
     for one in world.fleet.fileservers.values() {
-        let new = |at: &&Attempt| at.plan.step == Step::Replicate && at.plan.destination_id == Some(one.id);
+        let new = |at: &&Attempt| at.plan.step.begins_copy() && at.plan.destination_id == Some(one.id);
         let arriving: i64 = world.running.iter().filter(new).map(|at| at.plan.bytes).sum();
         let full = one.disk_used + arriving;
         prop_assert!(
