@@ -10,10 +10,10 @@ use super::braking::Braking;
 use super::metrics::{add, set};
 use super::right::Right;
 use super::{Shared, millis, undoing};
-use crate::database::{self, attempts, fileservers, findings, repositories};
+use crate::database::{self, attempts, fileservers, findings, flows, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
-use crate::model::attempt::{Attempt, Plan, Step};
+use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Finding, Lane};
 use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, FindingId, RepositoryId};
@@ -192,7 +192,7 @@ async fn view(
     let ids: BTreeSet<RepositoryId> = ready
         .iter()
         .filter_map(|finding| finding.subject.repository())
-        .chain(running.iter().map(|attempt| attempt.plan.repository_id))
+        .chain(running.iter().filter_map(|attempt| attempt.plan.repository_id))
         .collect();
     let ids: Vec<_> = ids.into_iter().collect();
     let mut known: BTreeMap<RepositoryId, RepositoryView> = BTreeMap::new();
@@ -207,15 +207,36 @@ async fn view(
             }
         }
     }
-    let fill_limit = shared.settings.fill_limit;
-    Ok(FleetView { fileservers, repositories: known, arriving: arriving(running), fill_limit })
+    let mut view = FleetView {
+        fileservers,
+        repositories: known,
+        arriving: arriving(running),
+        fill_limit: shared.settings.fill_limit,
+        ..FleetView::default()
+    };
+    if ready.iter().any(|finding| places(shared, finding)) {
+        for flow in flows::all(db).await? {
+            // What live attempts bring is counted already, resyncs included.
+            *view.arriving.entry(flow.fileserver_id).or_default() += flow.landed;
+            view.leaving.insert(flow.fileserver_id, flow.leaving);
+        }
+    }
+    Ok(view)
+}
+
+/// Whether a finding's repair chooses a place: for the others nobody asks what is under way.
+fn places(shared: &Shared, finding: &Finding) -> bool {
+    let repair = finding.repair.as_deref().and_then(|name| shared.repairs.get(name));
+    repair.is_some_and(|repair| repair.step.begins_copy())
 }
 
 /// Bytes that live attempts bring to each fileserver.
 fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
     let mut arriving = BTreeMap::new();
-    for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step != Step::Verify) {
-        *arriving.entry(plan.destination_id).or_default() += plan.bytes.max(0);
+    for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step.brings_bytes()) {
+        if let Some(here) = plan.destination_id {
+            *arriving.entry(here).or_default() += plan.bytes.max(0);
+        }
     }
     arriving
 }

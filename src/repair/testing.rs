@@ -6,6 +6,7 @@ use crate::model::attempt::{Attempt, AttemptState, Plan, Step};
 use crate::model::checksum::Checksum;
 use crate::model::finding::{Finding, FindingState, Hints, Lane, Subject};
 use crate::model::fleet::{Fileserver, Health, Intent, ObjectFormat, Replica, ReplicaState, Repository};
+use crate::model::goal::SubjectKind;
 use crate::model::id::{AttemptId, EvaluationId, FileserverId, FindingId, RackId, RepositoryId};
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ pub fn fleet(racks: i64, fileservers: i64) -> FleetView {
         fileservers: (1..=fileservers).map(one).collect(),
         repositories: BTreeMap::new(),
         arriving: BTreeMap::new(),
+        leaving: BTreeMap::new(),
         fill_limit: 90,
     }
 }
@@ -102,14 +104,17 @@ pub fn repository(id: i64, on: &[i64]) -> RepositoryView {
 pub fn repair(step: Step) -> Repair {
     let name = match step {
         Step::Replicate => "re-replicate",
+        Step::Move => "rebalance",
         Step::Resync => "resync",
         Step::Verify => "verify",
+        Step::Exec => "tell",
     };
     Repair {
         name: name.to_owned(),
         summary: "A repair of a test.".to_owned(),
-        subject: subject_of(step),
+        subject: subject_of(step).unwrap_or(SubjectKind::Key),
         step,
+        exec: if step == Step::Exec { vec!["/usr/bin/true".to_owned()] } else { Vec::new() },
         throttle: Throttle {
             in_flight: 400,
             per_fileserver: 4,
@@ -128,7 +133,9 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
     let (goal, priority) = match step {
         Step::Replicate => ("replicas-suffice", 200),
         Step::Resync => ("replicas-match", 100),
+        Step::Move => ("disks-balance", 20),
         Step::Verify => ("replicas-verified", 50),
+        Step::Exec => ("things-told", 20),
     };
     Finding {
         id: FindingId(id),

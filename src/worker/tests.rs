@@ -1,7 +1,7 @@
 //! The worker against real SQL and agents in memory: what it does, and what it must not do.
 
-use super::Settings;
 use super::testing::{Faulty, fleet, quick, sum, verdict};
+use super::{Programs, Settings};
 use crate::database::replicas::begin_copy;
 use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, findings, repositories};
@@ -49,6 +49,50 @@ async fn a_resynced_replica_is_in_sync_because_it_was_compared(scratch) {
     assert_eq!(compared.len(), 3, "one act: every replica is asked after the copy: {compared:?}");
 }
 
+async fn a_program_gets_its_finding_and_its_last_line_is_the_result(scratch) {
+    let mut fleet = fleet(scratch, 2, 2).await;
+    fleet.tell("cat", 60_000).await;
+    let (outcome, message) = fleet.end().await;
+    let told: serde_json::Value = serde_json::from_str(&message).unwrap();
+    assert_eq!(outcome, "succeeded");
+    assert_eq!(told["subject"], serde_json::json!({ "kind": "key", "key": "backup" }));
+    assert_eq!((&told["goal"], &told["repair"], &told["reason"]), (&"a-goal".into(), &"tell".into(), &"it is late".into()));
+    assert_eq!((&told["evidence"]["size"], &told["attempt"]["number"]), (&7.into(), &1.into()));
+    assert_eq!(told["deadline_seconds"], 60);
+}
+
+async fn a_program_that_asks_to_be_tried_later_uses_up_no_try_and_one_that_fails_does(scratch) {
+    let mut fleet = fleet(scratch, 2, 2).await;
+    fleet.tell("echo the pager is busy; exit 75", 60_000).await;
+    assert_eq!(fleet.end().await, ("cancelled".into(), "the pager is busy".into()));
+    assert_eq!(fleet.number("SELECT CAST(tries AS BIGINT) FROM findings").await, 0);
+    assert_eq!(fleet.number("SELECT count(*) FROM findings WHERE state = 'waiting' AND next_at > opened_at + 10000").await, 1);
+    fleet.number("UPDATE findings SET state = 'ready', next_at = 0 RETURNING id").await;
+    fleet.tell("echo no such team; exit 1", 60_000).await;
+    assert_eq!(fleet.end().await, ("failed".into(), "exit code 1: no such team".into()));
+    assert_eq!(fleet.number("SELECT CAST(tries AS BIGINT) FROM findings").await, 1);
+}
+
+async fn a_worker_that_may_run_no_programs_leaves_them_to_others(scratch) {
+    let mut fleet = fleet(scratch, 2, 2).await;
+    fleet.tell("echo done", 60_000).await;
+    let mut careful = fleet.worker(quick());
+    careful.programs = Programs::new(false);
+    let stop = fleet.start(careful);
+    fleet.admit(Step::Verify, None, 1).await;
+    let others = async {
+        while fleet.number("SELECT count(*) FROM attempt_history").await == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), others).await.expect("other work goes on");
+    assert_eq!(fleet.number("SELECT count(*) FROM attempts WHERE state = 'queued' AND step = 'exec'").await, 1);
+    stop.cancel();
+    fleet.end().await;
+    let done = "SELECT count(*) FROM attempt_history WHERE step = 'exec' AND outcome = 'succeeded'";
+    assert_eq!(fleet.number(done).await, 1);
+}
+
 async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats(scratch) {
     let mut fleet = fleet(scratch, 4, 2).await;
     fleet.admit(Step::Replicate, Some(1), 4).await;
@@ -58,6 +102,47 @@ async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats(scratch)
     assert!(replica.state == ReplicaState::Live && replica.in_sync);
     let repository = repositories::by_ids(fleet.db(), &[fleet.repository.id]).await.unwrap().remove(0);
     assert_eq!((repository.seats, repository.repair_epoch), (3, 1));
+}
+
+async fn a_moved_replica_leaves_when_the_new_one_is_live_and_in_sync(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    assert_eq!(fleet.end().await.0, "succeeded");
+    let new = fleet.replica(4).await.unwrap();
+    assert!(new.state == ReplicaState::Live && new.in_sync);
+    assert_eq!(fleet.replica(2).await.unwrap().state, ReplicaState::Leaving);
+    let leaving = "SELECT leaving FROM fileserver_flows WHERE fileserver_id = (SELECT fileserver_id FROM replicas \
+                    WHERE state = 'leaving')";
+    assert_eq!(fleet.number(leaving).await, 100);
+    let repository = repositories::by_ids(fleet.db(), &[fleet.repository.id]).await.unwrap().remove(0);
+    assert_eq!(repository.seats, 3, "one more and one fewer that count");
+}
+
+async fn a_move_whose_copy_came_out_behind_lets_nothing_leave(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.disks.lock().unwrap().stale.insert("fs-4".into());
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    let (outcome, message) = fleet.end().await;
+    assert!(outcome == "succeeded" && message.contains("pushed meanwhile"), "{outcome}: {message}");
+    assert!(!fleet.replica(4).await.unwrap().in_sync);
+    assert_eq!(fleet.replica(2).await.unwrap().state, ReplicaState::Live);
+}
+
+async fn a_move_that_failed_leaves_no_row_and_the_old_replica_as_it_was(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.disks.lock().unwrap().refusing.insert("fs-4".into(), RefusalCode::DiskFull);
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    assert_eq!(fleet.end().await.0, "failed");
+    assert!(fleet.replica(4).await.is_none());
+    assert_eq!(fleet.replica(2).await.unwrap().state, ReplicaState::Live);
+}
+
+async fn a_replica_that_leaves_already_is_not_moved_again(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.number("UPDATE replicas SET state = 'leaving' WHERE fileserver_id = 2 RETURNING fileserver_id").await;
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    assert_eq!(fleet.end().await.0, "stale");
+    assert_eq!(fleet.calls(), Vec::<String>::new());
 }
 
 async fn a_copy_that_a_lost_attempt_left_whole_is_adopted(scratch) {
