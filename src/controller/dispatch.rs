@@ -9,7 +9,7 @@ use super::braking;
 use super::braking::Braking;
 use super::metrics::{add, set};
 use super::right::Right;
-use super::{Shared, millis, undoing};
+use super::{Shared, millis, pressure, undoing};
 use crate::database::{self, attempts, fileservers, findings, flows, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
@@ -29,6 +29,8 @@ use tracing::Instrument as _;
 const LEASE: Duration = Duration::from_secs(5);
 /// Rounds that are only wanted are this far apart: each attempt that ends wants one.
 const GAP: Duration = Duration::from_millis(200);
+/// The longest rest between two rounds while the database is slow.
+const LONGEST_REST: Duration = Duration::from_secs(30);
 /// Rows that become due, or are taken from lost workers, in one round: the rest comes next round.
 const DUE: i64 = 10_000;
 const LOST: i64 = 1_000;
@@ -54,6 +56,7 @@ pub(super) struct Round {
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
     let mut braking = Braking::default();
+    let mut rest = Duration::ZERO;
     let wanted = async || {
         tokio::time::sleep(GAP.min(shared.settings.dispatch)).await;
         shared.nudge.dispatch_wanted().await;
@@ -61,8 +64,8 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            () = tokio::time::sleep(shared.chance.around(shared.settings.dispatch)) => {}
-            () = wanted() => {}
+            () = tokio::time::sleep(shared.chance.around(shared.settings.dispatch) + rest) => {}
+            () = wanted(), if rest.is_zero() => {}
         }
         if !right.held().await {
             continue;
@@ -75,6 +78,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         };
         add(&shared.metrics.rounds, 1);
         set(&shared.metrics.round_ms, u64::try_from(millis(began.elapsed())).unwrap_or(0));
+        rest = pressure::rest(began.elapsed(), shared.pace(), LONGEST_REST);
         match round {
             Ok(round) => tracing::debug!(?round, "dispatched"),
             Err(error) => {
@@ -113,7 +117,7 @@ async fn round(shared: &Shared, braking: &mut Braking) -> database::Result<Round
         running: &running,
         repairs: &shared.repairs,
         started: &started,
-        fleet_in_flight: shared.settings.in_flight,
+        fleet_in_flight: in_flight(shared),
         now,
         seed: shared.chance.next(),
     };
@@ -152,7 +156,7 @@ async fn tidy(shared: &Shared) -> database::Result<()> {
 /// The heads of all lanes. When as many attempts are live as may be, only last copies are looked at.
 async fn heads(shared: &Shared, live: usize) -> database::Result<Vec<Finding>> {
     let mut lanes = findings::ready_lanes(&shared.database).await?;
-    if live >= shared.settings.in_flight as usize {
+    if live >= in_flight(shared) as usize {
         lanes.retain(|lane| *lane == Lane::Last);
     }
     // The lane of last copies first, the others from a new place each round.
@@ -171,6 +175,11 @@ async fn heads(shared: &Shared, live: usize) -> database::Result<Vec<Finding>> {
         ready.extend(findings::lane_head(&shared.database, lane, by_priority, oldest).await?);
     }
     Ok(ready)
+}
+
+/// Attempts in the whole fleet, as many as the database's pace allows.
+fn in_flight(shared: &Shared) -> u32 {
+    pressure::share(shared.settings.in_flight, shared.pace())
 }
 
 /// How many findings of each lane are looked at: by priority, and the oldest.

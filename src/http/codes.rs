@@ -22,7 +22,8 @@ pub const STALLED_AFTER: Millis = 600_000;
 const NAMED: usize = 3;
 
 /// All codes, the most urgent first.
-pub const ALL: [&str; 11] = [
+pub const ALL: [&str; 12] = [
+    "SQL_AWAY",
     "LAST_COPY",
     "FILESERVER_EMPTY",
     "CONTROLLER_BLIND",
@@ -49,6 +50,8 @@ pub struct Facts<'a> {
     pub brakes: &'a [Brake],
     /// Whether no attempt ended in the last [`STALLED_AFTER`].
     pub nothing_ended: bool,
+    /// What is wrong with the database, if something is.
+    pub sql: Option<&'a str>,
     /// What is wrong with Redis, if it is used and something is.
     pub redis: Option<&'a str>,
     /// The moment.
@@ -80,11 +83,12 @@ pub fn report(facts: &Facts<'_>) -> HealthReport {
 
 /// Codes at which data is at risk; the others are warnings.
 fn is_error(code: &str) -> bool {
-    matches!(code, "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND")
+    matches!(code, "SQL_AWAY" | "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND")
 }
 
 fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
     let (sentence, hint) = match code {
+        "SQL_AWAY" => sql_away(facts),
         "LAST_COPY" => last_copy(facts),
         "FILESERVER_EMPTY" => fileserver_empty(facts),
         "CONTROLLER_BLIND" => controller_blind(facts),
@@ -174,6 +178,11 @@ fn backlog_stalled(facts: &Facts<'_>) -> Said {
         .then(|| (sentence, "see whether a worker runs, and what trued backlog says it waits for".to_owned()))
 }
 
+fn sql_away(facts: &Facts<'_>) -> Said {
+    let sentence = facts.sql?.to_owned();
+    Some((sentence, "connections are renewed by themselves once a server takes writes".to_owned()))
+}
+
 fn redis_away(facts: &Facts<'_>) -> Said {
     let sentence = format!("Redis carries no reminders: {}", facts.redis?);
     Some((sentence, "nothing is lost: workers look at SQL every queue.sweep".to_owned()))
@@ -214,7 +223,16 @@ mod tests {
     }
 
     fn facts<'a>(goals: &'a [GoalStatus], backlog: &'a BacklogCounts, brakes: &'a [Brake]) -> Facts<'a> {
-        Facts { goals, backlog, fileservers: &[], brakes, nothing_ended: false, redis: None, now: 0 }
+        Facts {
+            goals,
+            backlog,
+            fileservers: &[],
+            brakes,
+            nothing_ended: false,
+            sql: None,
+            redis: None,
+            now: 0,
+        }
     }
 
     fn brake(name: &str) -> Brake {

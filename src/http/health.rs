@@ -14,13 +14,19 @@ pub async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// The database answers and its tables are this program's.
+/// The database answers and its tables are this program's, and the program was not asked to stop.
 ///
 /// # Errors
 /// When they do not.
 pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
+    if api.leaving.is_cancelled() {
+        return Err(Problem::failed("the program is stopping"));
+    }
+    if let Some(trouble) = api.db.standing().trouble() {
+        return Err(Problem::failed(trouble));
+    }
     match api.db.schema().await? {
-        SchemaState::Current => Ok("ok\n"),
+        SchemaState::Current | SchemaState::Ahead { .. } => Ok("ok\n"),
         SchemaState::Behind(count) => Err(Problem::failed(format!("{count} migrations are missing"))),
         SchemaState::Newer { found, known } => {
             Err(Problem::failed(format!("tables are of version {found}, this program knows {known}")))

@@ -10,6 +10,7 @@ use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
 use crate::queue::Carried;
 use crate::telemetry::metrics::Metrics;
+use std::sync::atomic::Ordering;
 use tokio::sync::Mutex;
 
 /// Samples younger than this are not taken again.
@@ -41,7 +42,9 @@ impl Sampler {
     /// When the engine fails.
     pub async fn text(&self, api: &Api) -> Result<String> {
         let mut seen = self.seen.lock().await;
-        if clock::now() - seen.sampled_at >= FRESH {
+        self.engines(api, &mut seen);
+        // What SQL says is as old as SQL's last answer.
+        if clock::now() - seen.sampled_at >= FRESH && !api.db.standing().is_away() {
             self.sample(api, &mut seen).await?;
             seen.sampled_at = clock::now();
         }
@@ -68,23 +71,20 @@ impl Sampler {
         let brakes = brakes::all(db).await?;
         let nothing_ended = codes::nothing_ended(db, now).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let redis = api.redis_away();
+        let (redis, sql) = (api.redis_away(), api.db.standing().trouble());
         let facts = Facts {
             goals,
             backlog,
             fileservers,
             brakes: &brakes,
             nothing_ended,
+            sql: sql.as_deref(),
             redis: redis.as_deref(),
             now,
         };
         let raised = codes::report(&facts).codes;
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));
-        }
-        if let Some(post) = &api.post {
-            self.count_reminders(post.carried(), seen);
-            self.metrics.redis(redis.is_none());
         }
         let drift = suspects::audit::drift(db).await?;
         self.metrics.drift(u64::try_from(drift - seen.drift.unwrap_or(drift)).unwrap_or_default());
@@ -110,6 +110,21 @@ impl Sampler {
         }
         seen.evaluation = Some(last);
         Ok(())
+    }
+
+    /// What the process knows without asking.
+    fn engines(&self, api: &Api, seen: &mut Seen) {
+        let standing = api.db.standing();
+        self.metrics.database(standing.trouble().is_none(), standing.round_trip);
+        self.metrics.pace(api.pace.load(Ordering::Relaxed));
+        if let Some(trouble) = standing.trouble().filter(|_| standing.is_away()) {
+            tracing::debug!(trouble, "metrics are not read from SQL");
+            self.metrics.health("SQL_AWAY", true);
+        }
+        if let Some(post) = &api.post {
+            self.count_reminders(post.carried(), seen);
+            self.metrics.redis(api.redis_away().is_none());
+        }
     }
 
     fn count_reminders(&self, carried: Carried, seen: &mut Seen) {

@@ -10,6 +10,7 @@ use crate::model::fleet::Fileserver;
 use crate::model::id::RepositoryId;
 use crate::queue::{Carrier, Post};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use tokio_util::sync::CancellationToken;
 
 /// Signs a grant to import a repository on a fileserver, until a moment.
@@ -53,6 +54,10 @@ pub struct Api {
     pub fill_limit: i64,
     /// What carries reminders between processes; none: nothing does.
     pub post: Option<Post>,
+    /// At what share of its pace the controller beside it goes, in hundredths.
+    pub pace: Arc<AtomicU32>,
+    /// Cancelled when the program was asked to stop and still answers.
+    pub leaving: CancellationToken,
     /// Metrics, and when they were last read from SQL.
     pub sampler: Arc<Sampler>,
     /// Cancelled when the program stops.

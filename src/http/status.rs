@@ -2,7 +2,7 @@
 
 use super::codes::{self, Facts};
 use super::problem::{Answer, Problem};
-use super::shapes::{Backlog, BrakeRow, FileserverRow, GoalRow, Status};
+use super::shapes::{Backlog, BrakeRow, FileserverRow, GoalRow, PressureRow, Status};
 use super::state::Api;
 use crate::database::report::BacklogCounts;
 use crate::database::{brakes, fileservers, goals, report};
@@ -14,6 +14,11 @@ use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::State;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A status that is not read within this is none.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// `GET /api/v1/status`
 ///
@@ -28,6 +33,41 @@ pub async fn show(State(api): State<Api>) -> Answer<Status> {
 /// # Errors
 /// When the engine fails.
 pub async fn read(api: &Api) -> Result<Status, Problem> {
+    let trouble = api.db.standing().trouble();
+    if api.db.standing().is_away() {
+        return Ok(blind(api, &trouble.unwrap_or_default()));
+    }
+    match tokio::time::timeout(PATIENCE, read_all(api, trouble.as_deref())).await {
+        Ok(status) => status,
+        Err(_) => Ok(blind(api, "the database does not answer in time")),
+    }
+}
+
+/// What is known while the database says nothing: that.
+fn blind(api: &Api, trouble: &str) -> Status {
+    let redis = api.redis_away();
+    let facts = Facts {
+        goals: &[],
+        backlog: &BacklogCounts::default(),
+        fileservers: &[],
+        brakes: &[],
+        nothing_ended: false,
+        sql: Some(trouble),
+        redis: redis.as_deref(),
+        now: 0,
+    };
+    Status {
+        goals: Vec::new(),
+        backlog: backlog(facts.backlog, 0),
+        fileservers: Vec::new(),
+        brakes: Vec::new(),
+        pressure: None,
+        health: codes::report(&facts),
+        notes: Vec::new(),
+    }
+}
+
+async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
     let now = api.db.now().await?;
     let states = goals::states(&api.db).await?;
     let counts = report::backlog::counts(&api.db).await?;
@@ -43,6 +83,7 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         fileservers: &all,
         brakes: &brakes,
         nothing_ended,
+        sql: trouble,
         redis: redis.as_deref(),
         now,
     };
@@ -52,8 +93,22 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         backlog: backlog(&counts, now),
         fileservers: rows,
         brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
+        pressure: pressure(api),
         health,
-        notes: api.source.note().map(str::to_owned).into_iter().collect(),
+        notes: api.db.standing().risks.into_iter().chain(api.source.note().map(str::to_owned)).collect(),
+    })
+}
+
+/// The brake `sql`, while it holds.
+fn pressure(api: &Api) -> Option<PressureRow> {
+    let pace = api.pace.load(Ordering::Relaxed);
+    let standing = api.db.standing();
+    let millis = |time: Duration| Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX);
+    (pace < 100).then(|| PressureRow {
+        name: "sql".to_owned(),
+        pace,
+        round_trip_ms: standing.round_trip.map(millis),
+        lag_ms: millis(standing.lag),
     })
 }
 

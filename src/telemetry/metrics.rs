@@ -9,6 +9,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Goal {
@@ -73,6 +75,9 @@ pub struct Metrics {
     audit_drift: Counter,
     reminders: Family<ByOutcome, Counter>,
     redis_up: Family<Alone, Gauge>,
+    sql_up: Gauge,
+    sql_round_trip: Family<Alone, Gauge<f64, AtomicU64>>,
+    pace: Gauge<f64, AtomicU64>,
 }
 
 impl Default for Metrics {
@@ -91,6 +96,9 @@ impl Default for Metrics {
             audit_drift: Counter::default(),
             reminders: Family::default(),
             redis_up: Family::default(),
+            sql_up: Gauge::default(),
+            sql_round_trip: Family::default(),
+            pace: Gauge::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -136,6 +144,17 @@ impl Default for Metrics {
             "redis_up",
             "1 while Redis takes what this process sends",
             metrics.redis_up.clone(),
+        );
+        registry.register("sql_up", "1 while the database answers and takes writes", metrics.sql_up.clone());
+        registry.register(
+            "sql_round_trip_seconds",
+            "How long a question to the database and its answer took last",
+            metrics.sql_round_trip.clone(),
+        );
+        registry.register(
+            "pressure_pace_ratio",
+            "The share of their pace at which dispatch and evaluation go: below 1 the brake sql holds",
+            metrics.pace.clone(),
         );
         Self { registry, ..metrics }
     }
@@ -192,6 +211,19 @@ impl Metrics {
     /// Counts reminders for other processes.
     pub fn reminders(&self, outcome: &str, count: u64) {
         self.reminders.get_or_create(&ByOutcome { outcome: outcome.into() }).inc_by(count);
+    }
+
+    /// Says whether the database can be worked with, and how long an answer takes, if that was measured.
+    pub fn database(&self, up: bool, round_trip: Option<Duration>) {
+        self.sql_up.set(i64::from(up));
+        if let Some(round_trip) = round_trip {
+            self.sql_round_trip.get_or_create(&Alone::default()).set(round_trip.as_secs_f64());
+        }
+    }
+
+    /// Says at what share of its pace the controller goes, in hundredths.
+    pub fn pace(&self, hundredths: u32) {
+        self.pace.set(f64::from(hundredths) / 100.0);
     }
 
     /// Says whether Redis takes what is sent.

@@ -12,7 +12,10 @@
 mod death;
 mod edits;
 mod heal;
+mod many;
+mod postgres;
 mod redis;
 mod refusals;
 mod split;
 mod support;
+mod tls;

@@ -22,6 +22,7 @@ use crate::repair::Repairs;
 use crate::shutdown::Shutdown;
 use crate::worker::{self, Worker};
 use anyhow::Context as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -36,6 +37,8 @@ pub struct Base {
     goals: Shared,
     directories: Directories,
     files: Mutex<Option<Files>>,
+    pace: Arc<AtomicU32>,
+    kept: AtomicBool,
     redis: Option<Redis>,
     sender: Mutex<Option<Redis>>,
     reminders: Reminders,
@@ -79,6 +82,8 @@ impl Base {
             goals,
             directories,
             files: Mutex::new(Some(files)),
+            kept: AtomicBool::new(false),
+            pace: Arc::new(AtomicU32::new(controller::pressure::FULL)),
             sender: Mutex::new(redis.clone()),
             redis,
             reminders: Reminders::carried_by(post.clone()),
@@ -105,6 +110,7 @@ impl Base {
             reminders: self.reminders.clone(),
             nudge: self.nudge.clone(),
             metrics: Arc::default(),
+            pace: Arc::clone(&self.pace),
             chance: Arc::clone(&self.chance),
         };
         let api = self.api(shutdown, with.enrolment)?;
@@ -160,8 +166,28 @@ impl Base {
         Ok(())
     }
 
-    /// Carries reminders and nudges out, once for all parts of the process.
+    /// Shows the pages of a part that has no API.
+    pub fn show(&self, shutdown: &Shutdown, listener: TcpListener) {
+        let part = http::part::Part {
+            db: self.db.clone(),
+            post: self.post(),
+            leaving: shutdown.leaving(),
+            stopping: shutdown.token(),
+            metrics: Arc::default(),
+        };
+        shutdown.spawn(async move {
+            if let Err(error) = http::part::serve(listener, part).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the pages ended");
+            }
+        });
+    }
+
+    /// Looks after the database, and carries reminders and nudges out, once for all parts of the process.
     fn send(&self, shutdown: &Shutdown) {
+        if !self.kept.swap(true, Ordering::Relaxed) {
+            let (db, stop) = (self.db.clone(), shutdown.token());
+            shutdown.spawn(async move { db.keep(stop).await });
+        }
         let redis = self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(redis) = redis {
             shutdown.spawn(redis.send(shutdown.token()));
@@ -208,6 +234,10 @@ impl Base {
                 evaluations: config.retention.evaluations,
                 ..controller::Retention::default()
             },
+            pressure: controller::pressure::Bounds {
+                round_trip: config.pressure.round_trip,
+                lag: config.pressure.lag,
+            },
         }
     }
 
@@ -250,6 +280,8 @@ impl Base {
             checksum_key: self.fleet.checksum_key.clone(),
             fill_limit: self.config.fleet.fill_limit,
             post: self.post(),
+            pace: Arc::clone(&self.pace),
+            leaving: shutdown.leaving(),
             sampler: Arc::default(),
             stopping: shutdown.token(),
         })

@@ -15,8 +15,19 @@ pub struct Fleet {
     pub controller: Option<Process>,
     pub workers: Vec<Process>,
     pub agents: Vec<Process>,
+    /// For parts that are started from now on.
+    pub environment: Vec<(String, String)>,
     listen: String,
     settings: PathBuf,
+    others: Vec<Other>,
+    agent_lines: Vec<Vec<String>>,
+}
+
+/// A controller beside the first.
+struct Other {
+    name: String,
+    listen: String,
+    process: Process,
 }
 
 impl Fleet {
@@ -35,8 +46,11 @@ impl Fleet {
             controller: None,
             workers: Vec::new(),
             agents: Vec::new(),
+            environment: Vec::new(),
             listen,
             settings: file,
+            others: Vec::new(),
+            agent_lines: Vec::new(),
         };
         fleet.on_database(&["migrate"]);
         let enrolment = fleet.on_database(&["part", "add", "controller", "ctl-1"]);
@@ -69,8 +83,55 @@ impl Fleet {
         self.workers.push(Process::start(&mut command));
     }
 
+    /// Enrols and starts one more controller.
+    pub fn add_controller(&mut self, name: &str) {
+        let enrolment = self.on_database(&["part", "add", "controller", name]);
+        std::fs::write(self.directory.join(format!("{name}.json")), enrolment).expect("written");
+        let listen = format!("127.0.0.1:{}", free_port());
+        let process = self.other(name, &listen);
+        self.others.push(Other { name: name.to_owned(), listen, process });
+    }
+
+    fn other(&self, name: &str, listen: &str) -> Process {
+        let mut command = self.part("serve", &format!("{name}.json"));
+        Process::start(command.args(["--listen", listen]))
+    }
+
+    /// `kill -9` and a new start: 0 is the first controller, the others follow.
+    pub fn kill_controller(&mut self, n: usize) {
+        if n == 0 {
+            self.controller.as_mut().expect("running").kill();
+            let mut command = self.part("serve", "ctl-1.json");
+            self.controller = Some(Process::start(command.args(["--listen", &self.listen])));
+            return;
+        }
+        let (name, listen) = (self.others[n - 1].name.clone(), self.others[n - 1].listen.clone());
+        self.others[n - 1].process.kill();
+        self.others[n - 1].process = self.other(&name, &listen);
+    }
+
+    /// `kill -9` and a new start.
+    pub fn kill_worker(&mut self, n: usize) {
+        self.workers[n].kill();
+        let mut command = self.part("worker", "wrk-1.json");
+        self.workers[n] = Process::start(&mut command);
+    }
+
+    /// `kill -9` and a new start.
+    pub fn kill_agent(&mut self, n: usize) {
+        self.agents[n].kill();
+        self.agents[n] = Process::start(trued().args(&self.agent_lines[n]));
+    }
+
+    /// The copies of a repository; none when the API did not answer.
+    pub fn copies_if_answered(&self, name: &str) -> Vec<Copy> {
+        let output = self.run(&["repo", "show", name, "-o", "json"]);
+        serde_json::from_slice(&output.stdout).map(|shown| copies(&shown)).unwrap_or_default()
+    }
+
     fn part(&self, role: &str, enrolment: &str) -> Command {
         let mut command = trued();
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("--config").arg(&self.settings).arg(role);
         command
             .args(["--database-url", &self.database_url, "--enrolment"])
@@ -98,10 +159,11 @@ impl Fleet {
         let enrolment = output.stdout;
         let file = self.directory.join(format!("{name}.json"));
         std::fs::write(&file, enrolment).expect("written");
-        let mut command = trued();
-        command.arg("agent").arg("--enrolment").arg(file).arg("--root").arg(self.directory.join(&name));
-        command.args(["--listen", &address]);
-        self.agents.push(Process::start(&mut command));
+        let (file, root) = (file.display().to_string(), self.directory.join(&name).display().to_string());
+        let words = ["agent", "--enrolment", &file, "--root", &root, "--listen", &address];
+        let line: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        self.agents.push(Process::start(trued().args(&line)));
+        self.agent_lines.push(line);
     }
 
     fn all_online(&self) {
@@ -116,6 +178,12 @@ impl Fleet {
     /// Runs a command against the API.
     pub fn run(&self, arguments: &[&str]) -> Output {
         trued().args(["--url", &self.url]).args(arguments).output().expect("the program runs")
+    }
+
+    /// What a command says, whatever it ends with.
+    pub fn done_or_open(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Runs a command that must succeed.

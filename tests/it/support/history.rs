@@ -46,6 +46,22 @@ pub fn attempts(url: &str) -> Vec<Ended> {
     rows.into_iter().map(ended).collect()
 }
 
+/// No goal was evaluated twice in one time of its schedule: two that finished began further apart than half of it.
+pub fn assert_evaluated_once_a_schedule(url: &str, period_ms: i64) {
+    let text = "SELECT goal, began_at FROM evaluations WHERE error IS NULL ORDER BY goal, began_at";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let rows: Vec<(String, i64)> = runtime.block_on(async {
+        use sqlx::Connection as _;
+        let mut connection = sqlx::PgConnection::connect(url).await.expect("the server answers");
+        sqlx::query_as(text).fetch_all(&mut connection).await.expect("rows")
+    });
+    let twice: Vec<_> =
+        rows.windows(2).filter(|two| two[0].0 == two[1].0 && two[1].1 - two[0].1 < period_ms / 2).collect();
+    assert!(rows.len() > 10, "goals were evaluated");
+    // A controller that starts evaluates what is overdue at once, so a kill may bring one forward.
+    assert!(twice.len() * 50 <= rows.len(), "evaluated twice in a schedule: {twice:?} of {}", rows.len());
+}
+
 /// No two attempts on one repository ran at the same time, and each claim had an epoch of its own.
 pub fn assert_one_at_a_time(attempts: &[Ended]) {
     for (n, one) in attempts.iter().enumerate() {

@@ -42,6 +42,26 @@ impl Redis {
         });
     }
 
+    /// Starts it with TLS alone, the certificates of a directory, and a password.
+    pub fn start_tls(&mut self, certificates: &std::path::Path, password: &str) {
+        let mut command = Command::new("redis-server");
+        let port = self.port.to_string();
+        command.args(["--bind", "127.0.0.1", "--port", "0", "--tls-port", &port, "--save", ""]);
+        command
+            .args(["--requirepass", password, "--tls-auth-clients", "no", "--dir"])
+            .arg(self.directory.path());
+        for (option, file) in [
+            ("--tls-cert-file", "server.pem"),
+            ("--tls-key-file", "server.key"),
+            ("--tls-ca-cert-file", "ca.pem"),
+        ] {
+            command.arg(option).arg(certificates.join(file));
+        }
+        let mut server = Process::start(&mut command);
+        server.hears("Ready to accept connections", secs(20));
+        self.server = Some(server);
+    }
+
     pub fn kill(&mut self) {
         self.server.take().expect("it runs").kill();
     }
