@@ -15,3 +15,4 @@ mod heal;
 mod refusals;
 mod split;
 mod support;
+mod trials;
