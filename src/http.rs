@@ -14,6 +14,7 @@ pub mod goals;
 pub mod health;
 pub mod imports;
 pub mod listen;
+mod names;
 pub mod parts;
 pub mod problem;
 pub mod repositories;

@@ -109,17 +109,18 @@ async fn run_one(global: &Global, name: &str, limit: usize) -> anyhow::Result<Ex
     let query = [("limit", limit.to_string())];
     let run: GoalRun = Client::new(global)?.get(&["goals", name, "run"], &query).await?;
     output::answer(global.output, &run, || {
-        output::table(&["SUBJECT", "PRIO", "REASON", "EVIDENCE"], run.rows.iter().map(cells))
+        output::table(&["SUBJECT", "PRIO", "REASON", "EVIDENCE"], run.rows.iter().map(|row| cells(row, &run)))
     })?;
     let more = if run.more { "at least " } else { "" };
-    eprintln!("{name} returns {more}{} rows", run.total);
+    eprintln!("{name} returns {more}{}", output::counted(run.total, "row"));
     Ok(if run.total > 0 { Exit::Open } else { Exit::Done })
 }
 
-fn cells(row: &Exception) -> Vec<String> {
+fn cells(row: &Exception, run: &GoalRun) -> Vec<String> {
+    let subject = row.subject.to_string();
     let evidence: Vec<_> = row.evidence.iter().map(|(key, value)| format!("{key}={value}")).collect();
     vec![
-        row.subject.to_string(),
+        run.names.get(&subject).cloned().unwrap_or(subject),
         row.priority.to_string(),
         row.reason.clone().unwrap_or_default(),
         evidence.join(" "),

@@ -3,7 +3,7 @@
 use super::args::Global;
 use super::client::Client;
 use super::failure::Exit;
-use super::output::{self, age, cut, number};
+use super::output::{self, age, counted, cut, number, wrapped};
 use crate::clock;
 use crate::http::shapes::{BrakeRow, GoalRow, Status, stands_out};
 use crate::model::Millis;
@@ -38,14 +38,15 @@ fn exit(status: &Status) -> Exit {
 fn render(status: &Status, now: Millis) -> String {
     let mut text = String::new();
     for line in [health(status, now), goals(&status.goals), backlog(status), fileservers(status)] {
-        let _ = writeln!(text, "{}", cut(&line, WIDTH));
+        let _ = writeln!(text, "{}", cut(line.trim_end(), WIDTH));
     }
     let shown = |goal: &&GoalRow| goal.state != GoalState::Met || goal.error.is_some() || stands_out(goal);
     for goal in status.goals.iter().filter(shown) {
-        let _ = writeln!(text, "{}", cut(&trouble(goal), WIDTH));
+        let _ = writeln!(text, "{}", wrapped(&trouble(goal), WIDTH, "    "));
         if let Some(error) = &goal.file_error {
-            let what = "its file is not what runs";
-            let _ = writeln!(text, "{}", cut(&format!("    {what}: {error}"), WIDTH));
+            // Whole: the place and the code are what it is for.
+            let line = format!("    its file is not what runs: {error}");
+            let _ = writeln!(text, "{}", wrapped(&line, WIDTH, "      "));
         }
         if let Some(pause) = &goal.paused {
             let until = pause.until.map_or(String::new(), |until| format!(" for {}", age(until - now)));
@@ -108,7 +109,7 @@ fn trouble(goal: &GoalRow) -> String {
     let mut line = format!("  {} is {}", goal.name, goal.state);
     if goal.findings > 0 {
         let bound = if goal.at_least { "at least " } else { "" };
-        let _ = write!(line, ", {bound}{} findings", number(goal.findings));
+        let _ = write!(line, ", {bound}{}", counted(goal.findings.unsigned_abs(), "finding"));
     }
     if let Some(error) = goal.error.as_ref().filter(|error| goal.file_error.as_ref() != Some(*error)) {
         let _ = write!(line, ": {error}");

@@ -320,7 +320,11 @@ async fn a_goal_that_looks_at_nothing_any_more_is_unknown_and_never_met(scratch)
     stage.repository("a/b", 1, 1).await;
     let stop = stage.run(quick()).await;
     stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
-    assert_eq!(goals::population(stage.db(), "nothing-is-wrong").await.unwrap(), Some(1));
+    stage
+        .until("what it looked at is remembered", async |stage| {
+            goals::population(stage.db(), "nothing-is-wrong").await.unwrap() == Some(1)
+        })
+        .await;
     let count = "UPDATE counters SET value = 0 WHERE name = 'repositories' RETURNING value";
     assert_eq!(stage.number(count).await, 0);
     stage
@@ -332,7 +336,11 @@ async fn a_goal_that_looks_at_nothing_any_more_is_unknown_and_never_met(scratch)
     // A person says that it is rightly empty.
     goals::record_population(stage.db(), "nothing-is-wrong", None).await.unwrap();
     stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
-    assert_eq!(goals::population(stage.db(), "nothing-is-wrong").await.unwrap(), Some(0));
+    stage
+        .until("the new population is remembered", async |stage| {
+            goals::population(stage.db(), "nothing-is-wrong").await.unwrap() == Some(0)
+        })
+        .await;
     stop.cancel();
 }
 

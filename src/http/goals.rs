@@ -1,5 +1,6 @@
 //! Goals: lists, one, what it returns now, a check of a text, a look again.
 
+use super::names;
 use super::problem::{Answer, Problem, did_you_mean};
 use super::shapes::{Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRun};
 use super::state::Api;
@@ -150,7 +151,9 @@ pub async fn run(
     let (sender, receiver) = mpsc::channel(4);
     let (evaluated, rows) = tokio::join!(api.source.evaluate(&goal, sender), first(receiver, limit));
     let evaluated = evaluated.map_err(|problem| Problem::failed(problem.message))?;
-    Ok(Json(GoalRun { goal: name, now: evaluated.now, rows, total: evaluated.rows, more: evaluated.more }))
+    let names = names::of(&api, rows.iter().map(|row| &row.subject)).await?;
+    let (total, more) = (evaluated.rows, evaluated.more);
+    Ok(Json(GoalRun { goal: name, now: evaluated.now, rows, names, total, more }))
 }
 
 /// The files of a goal as they are loaded now.

@@ -387,6 +387,9 @@ pub struct GoalRun {
     pub now: Millis,
     /// Its rows, the first of them.
     pub rows: Vec<crate::model::finding::Exception>,
+    /// Names of the rows' subjects, by their texts.
+    #[serde(default)]
+    pub names: std::collections::BTreeMap<String, String>,
     /// All rows.
     pub total: u64,
     /// Whether there are more than it may return.

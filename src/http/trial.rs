@@ -1,6 +1,7 @@
 //! Trying a change: an edit against what runs, the engine's plan, past evaluations. Nothing here changes anything.
 
 use super::goals::{checked, no_such_goal, running};
+use super::names;
 use super::problem::{Answer, Problem};
 use super::shapes::{CheckedGoal, DiffGoal, GoalDiff, GoalHistory, GoalPlan};
 use super::state::Api;
@@ -14,6 +15,7 @@ use crate::model::id::RepositoryId;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// Rows of each kind, and evaluations, in one answer where nobody says how many.
 const USUAL: usize = 20;
@@ -46,7 +48,9 @@ pub async fn diff(State(api): State<Api>, Json(ask): Json<DiffGoal>) -> Answer<G
     let difference = trial::compare(&api.source, running, &edited, limit).await;
     let difference = difference.map_err(|problem| Problem::failed(problem.message))?;
     let checked = CheckedGoal { problem: None, remarks: checked.remarks, cost: checked.plan.cost };
-    Ok(Json(told(&api, &edited, difference, checked).await?))
+    let names = names::of(&api, difference.rows.iter().map(|row| &row.subject)).await?;
+    let told = told(&api, &edited, difference, checked).await?;
+    Ok(Json(GoalDiff { names, ..told }))
 }
 
 fn nothing(goal: String, checked: CheckedGoal) -> GoalDiff {
@@ -61,6 +65,7 @@ fn nothing(goal: String, checked: CheckedGoal) -> GoalDiff {
         changed: 0,
         more: false,
         rows: Vec::new(),
+        names: BTreeMap::new(),
         repair: None,
         attempts: 0,
         bytes: 0,

@@ -4,7 +4,7 @@
 //! finds a table that stands in neither half.
 
 /// What goals may read, by name.
-pub const PUBLISHED: [&str; 26] = [
+pub const PUBLISHED: [&str; 27] = [
     "attempt_history",
     "attempts",
     "audit",
@@ -16,6 +16,7 @@ pub const PUBLISHED: [&str; 26] = [
     "fileservers",
     "finding_history",
     "findings",
+    "goal_settings",
     "goal_states",
     "imports",
     "inventory",

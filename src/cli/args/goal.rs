@@ -43,7 +43,8 @@ pub enum GoalVerb {
         #[arg(long, default_value_t = 100, value_name = "N")]
         limit: usize,
     },
-    /// Say that what a brake saw is right: its repairs start, until its cause is gone.
+    /// Say that what a brake saw is right: its repairs start, until its cause is gone. A goal that looks at nothing
+    /// any more (GOAL_DEAD) may do so from now on.
     Approve {
         /// The goal whose brakes hold.
         #[arg(required_unless_present = "brake")]

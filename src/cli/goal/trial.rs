@@ -3,7 +3,7 @@
 use super::super::args::Global;
 use super::super::client::Client;
 use super::super::failure::Exit;
-use super::super::output::{self, moment, number, size};
+use super::super::output::{self, counted, moment, number, size};
 use super::check;
 use crate::goal::trial::DifferentRow;
 use crate::http::shapes::{DiffGoal, GoalDiff, GoalHistory, GoalPlan};
@@ -32,11 +32,11 @@ fn count(rows: u64) -> String {
 fn render(diff: &GoalDiff) -> String {
     let mut text = String::new();
     for row in &diff.rows {
-        let _ = writeln!(text, "{}", line(row));
+        let _ = writeln!(text, "{}", line(row, diff));
     }
     let near = if diff.more { "about " } else { "" };
     let before = diff.before.map_or("none, it does not run".to_owned(), count);
-    let _ = writeln!(text, "{}: {near}{} rows, before {before}", diff.goal, count(diff.after));
+    let _ = writeln!(text, "{}: {near}{}, before {before}", diff.goal, counted(diff.after, "row"));
     let (added, removed, changed) = (count(diff.added), count(diff.removed), count(diff.changed));
     let _ = writeln!(text, "{near}{added} added, {removed} removed, {changed} changed");
     match &diff.repair {
@@ -45,8 +45,8 @@ fn render(diff: &GoalDiff) -> String {
             let moved = size(diff.bytes);
             let _ = writeln!(
                 text,
-                "{near}{} attempts of {repair} would start, moving {moved}",
-                count(diff.attempts)
+                "{near}{} of {repair} would start, moving {moved}",
+                counted(diff.attempts, "attempt")
             );
         }
     }
@@ -56,8 +56,10 @@ fn render(diff: &GoalDiff) -> String {
     text
 }
 
-fn line(row: &DifferentRow) -> String {
-    let mut line = format!("{} {}  priority ", row.sign, row.subject);
+fn line(row: &DifferentRow, diff: &GoalDiff) -> String {
+    let subject = row.subject.to_string();
+    let subject = diff.names.get(&subject).unwrap_or(&subject);
+    let mut line = format!("{} {subject}  priority ", row.sign);
     if let Some(was) = row.was_priority {
         let _ = write!(line, "{was} → ");
     }
@@ -135,17 +137,18 @@ mod tests {
             changed: 1,
             more: false,
             rows: vec![row('+', 4, None), row('~', 7, Some(200))],
+            names: [("repository:4".to_owned(), "a/four".to_owned())].into(),
             repair: Some("re-replicate".into()),
             attempts: 1,
             bytes: 3 << 30,
             held: vec!["held by the brake goal:x, until a person approves".into()],
         };
         insta::assert_snapshot!(render(&diff), @r"
-        + repository:4  priority 300  1 of 3 copies
+        + a/four  priority 300  1 of 3 copies
         ~ repository:7  priority 200 → 300  1 of 3 copies
         x: 1,201 rows, before 1,200
         1 added, 0 removed, 1 changed
-        1 attempts of re-replicate would start, moving 3.0 GiB
+        1 attempt of re-replicate would start, moving 3.0 GiB
         not at once: held by the brake goal:x, until a person approves
         ");
     }

@@ -59,7 +59,7 @@ fn each_rule_is_broken_by_its_example_and_by_it_alone() {
 #[test]
 fn a_large_table_that_is_read_whole_is_named_with_its_place_and_rows() {
     let remarks = remarks("", GOOD, Some(&scans_all()));
-    assert_eq!(remarks[0].message, "goals/x.sql:7:50: it would read all of repositories, 7 rows now");
+    assert_eq!(remarks[0].message, "goals/x.sql:7:48: it would read all of repositories, 7 rows now");
     assert!(!remarks[0].refused);
 }
 

@@ -5,6 +5,7 @@ use crate::database::evaluations::EvaluationRow;
 use crate::goal::trial::DifferentRow;
 use crate::model::Millis;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A pause of a goal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +57,9 @@ pub struct GoalDiff {
     pub more: bool,
     /// The first of them, by subject.
     pub rows: Vec<DifferentRow>,
+    /// Names of the rows' subjects, by their texts.
+    #[serde(default)]
+    pub names: BTreeMap<String, String>,
     /// The remedy of the edit; none: findings are only listed.
     pub repair: Option<String>,
     /// Attempts that would start because of added subjects: one a repository.
