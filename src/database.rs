@@ -31,6 +31,7 @@ pub mod evaluations;
 pub mod fileservers;
 pub mod findings;
 pub mod fleet;
+pub mod flows;
 pub mod goals;
 pub mod goals_role;
 pub mod history;

@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The shipped goals' files: name and text.
-pub const FILES: [(&str, &str); 8] = [
+pub const FILES: [(&str, &str); 9] = [
     ("agents-current.sql", include_str!("../../goals/agents-current.sql")),
     ("controller-works.sql", include_str!("../../goals/controller-works.sql")),
+    ("disks-balance.sql", include_str!("../../goals/disks-balance.sql")),
     ("headroom-remains.sql", include_str!("../../goals/headroom-remains.sql")),
     ("last-copies-safe.sql", include_str!("../../goals/last-copies-safe.sql")),
     ("racks-differ.sql", include_str!("../../goals/racks-differ.sql")),

@@ -85,10 +85,20 @@ words!(
         Resync = "resync",
         /// Make one more replica.
         Replicate = "replicate",
+        /// Make one more replica, and mark the one that the finding is about leaving once it is there.
+        Move = "move",
         /// Compare a replica with its disk.
         Verify = "verify",
     }
 );
+
+impl Step {
+    /// Whether it begins a copy where none was: a row in state creating, to be forgotten where it fails.
+    #[must_use]
+    pub const fn begins_copy(self) -> bool {
+        matches!(self, Self::Replicate | Self::Move)
+    }
+}
 
 /// A repair made exact for one finding: no choice is left open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

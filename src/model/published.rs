@@ -13,6 +13,7 @@ pub const PUBLISHED: [&str; 27] = [
     "countable_replicas",
     "counters",
     "evaluations",
+    "fileserver_flows",
     "fileservers",
     "finding_history",
     "findings",

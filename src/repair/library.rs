@@ -17,6 +17,7 @@ const MAX_FILES: usize = 1_000;
 /// Name and text of each shipped repair.
 const SHIPPED: &[(&str, &str)] = &[
     ("re-replicate", include_str!("../../repairs/re-replicate.toml")),
+    ("rebalance", include_str!("../../repairs/rebalance.toml")),
     ("resync", include_str!("../../repairs/resync.toml")),
     ("verify", include_str!("../../repairs/verify.toml")),
 ];
@@ -170,7 +171,10 @@ mod tests {
     #[test]
     fn the_shipped_repairs_are_repairs_and_only_verify_yields() {
         let repairs = shipped().unwrap();
-        assert_eq!(repairs.by_name.keys().collect::<Vec<_>>(), ["re-replicate", "resync", "verify"]);
+        assert_eq!(
+            repairs.by_name.keys().collect::<Vec<_>>(),
+            ["re-replicate", "rebalance", "resync", "verify"]
+        );
         assert_eq!(repairs.yielding(), ["verify"]);
     }
 
@@ -179,7 +183,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let kept = directory.path().join("verify.toml");
         std::fs::write(&kept, "mine").unwrap();
-        assert_eq!(write_shipped(directory.path()).unwrap().len(), 2);
+        assert_eq!(write_shipped(directory.path()).unwrap().len(), shipped().unwrap().by_name.len() - 1);
         assert_eq!(write_shipped(directory.path()).unwrap().len(), 0);
         assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine");
         std::fs::remove_file(&kept).unwrap();

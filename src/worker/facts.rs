@@ -70,7 +70,7 @@ impl Facts {
         let destination = self.reachable(plan.destination_id)?;
         match plan.step {
             Step::Verify | Step::Resync => self.has_copy(plan.destination_id)?,
-            Step::Replicate => self.takes_copy(plan.destination_id)?,
+            Step::Replicate | Step::Move => self.takes_copy(plan.destination_id)?,
         }
         let source = match (plan.step, plan.source_id) {
             (Step::Verify, _) => None,
