@@ -249,6 +249,7 @@ mod tests {
           racks-differ is met
             its file is not what runs: goals/racks-differ.sql:7:12: no such column: rack
             PAUSED for 1m00s by local: a rack moves
+          fs-2 is offline, 1,200 copies, does not count
         ");
     }
 

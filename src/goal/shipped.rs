@@ -20,9 +20,10 @@ pub const FILES: [(&str, &str); 9] = [
 ];
 
 /// Their fixtures, which `tests/` beside them holds: what each returns of small fleets.
-pub const FIXTURES: [(&str, &str); 8] = [
+pub const FIXTURES: [(&str, &str); 9] = [
     ("agents-current.toml", include_str!("../../goals/tests/agents-current.toml")),
     ("controller-works.toml", include_str!("../../goals/tests/controller-works.toml")),
+    ("disks-balance.toml", include_str!("../../goals/tests/disks-balance.toml")),
     ("headroom-remains.toml", include_str!("../../goals/tests/headroom-remains.toml")),
     ("last-copies-safe.toml", include_str!("../../goals/tests/last-copies-safe.toml")),
     ("racks-differ.toml", include_str!("../../goals/tests/racks-differ.toml")),

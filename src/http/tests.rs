@@ -27,8 +27,13 @@ struct Fixture {
     nudged: Arc<Mutex<Vec<String>>>,
 }
 
+mod trials;
+
 async fn fixture() -> Fixture {
-    let scratch = Scratch::sqlite().await.unwrap();
+    fixture_on(Scratch::sqlite().await.unwrap())
+}
+
+fn fixture_on(scratch: Scratch) -> Fixture {
     let nudged: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = Arc::clone(&nudged);
     let api = Api {

@@ -11,6 +11,7 @@
 
 mod death;
 mod edits;
+mod files;
 mod heal;
 mod refusals;
 mod split;

@@ -44,7 +44,7 @@ pub enum GoalVerb {
         limit: usize,
     },
     /// Say that what a brake saw is right: its repairs start, until its cause is gone. A goal that looks at nothing
-    /// any more (GOAL_DEAD) may do so from now on.
+    /// any more (`GOAL_DEAD`) may do so from now on.
     Approve {
         /// The goal whose brakes hold.
         #[arg(required_unless_present = "brake")]
