@@ -19,13 +19,21 @@ struct Edit {
     said: Option<[&'static [&'static str]; 2]>,
 }
 
-const EDITS: [Edit; 7] = [
+const EDITS: [Edit; 8] = [
     Edit {
         name: "half a file",
         make: |goals| write(goals, &GOOD[..GOOD.len() - 3]),
         said: Some([
-            &["probe.sql:6:", "incomplete input (SQLite 1)"],
-            &["probe.sql:6:", "syntax error", "(42601)"],
+            &["probe.sql:6:25: ", "it may be half-written; end it with"],
+            &["probe.sql:6:25: ", "it may be half-written; end it with"],
+        ]),
+    },
+    Edit {
+        name: "half a query",
+        make: |goals| write(goals, &GOOD.replace("> 0", ">")),
+        said: Some([
+            &["probe.sql:", "incomplete input (SQLite 1)"],
+            &["probe.sql:", "syntax error", "(42601)"],
         ]),
     },
     Edit {
