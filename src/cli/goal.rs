@@ -88,7 +88,12 @@ fn render(goal: &GoalListed, now: Millis) -> String {
     let mut lines = vec![
         format!("goal      {}", goal.row.name),
         format!("summary   {}", goal.summary.clone().unwrap_or_else(dash)),
-        format!("state     {}, {} findings", goal.row.state, counted(&goal.row)),
+        format!(
+            "state     {}, {} finding{}",
+            goal.row.state,
+            counted(&goal.row),
+            if goal.row.findings == 1 { "" } else { "s" }
+        ),
         format!("evaluated {}", moment_or_dash(goal.row.evaluated_at, now)),
         format!("subject   {}", goal.subject.clone().unwrap_or_else(dash)),
         format!("repair    {}", goal.repair.clone().unwrap_or_else(|| "none".into())),

@@ -41,7 +41,11 @@ fn a_goal_of_low_severity_counts_truly_and_is_paused_set_and_compared() {
             other => Err(format!("{other:?}")),
         }
     });
-    assert_eq!(up.run(&["goal", "run", "probe"]).status.code(), Some(3));
+    // The API reads the files by itself, a moment later perhaps.
+    until("it returns rows", secs(30), || match up.run(&["goal", "run", "probe"]).status.code() {
+        Some(3) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
     let history = up.json(&["goal", "history", "probe"]);
     assert_eq!(history["evaluations"][0]["findings"], 2);
     let edit = up.data().join("probe.sql");

@@ -78,7 +78,9 @@ pub async fn explain(global: &Global, name: &str) -> anyhow::Result<Exit> {
     let plan: GoalPlan = Client::new(global)?.get(&["goals", name, "explain"], &[]).await?;
     output::answer(global.output, &plan, || plan.plan.lines.join("\n"))?;
     for scan in &plan.plan.scans {
-        let rows = scan.rows.map_or_else(String::new, |rows| format!(", {} rows now", number(rows)));
+        let rows = scan
+            .rows
+            .map_or_else(String::new, |rows| format!(", {} now", counted(rows.unsigned_abs(), "row")));
         eprintln!("warning: it reads all of {}{rows}", scan.table);
     }
     Ok(Exit::Done)

@@ -37,8 +37,12 @@ pub(super) fn look(goal: &Goal, engine: Engine, end: usize, plan: Option<&Plan>)
     add("not-in-null", text.not_in());
     add("union-distinct", text.union());
     add("summary-sentence", summary(goal, line("summary:")));
-    for scan in plan.map_or(&[][..], |plan| &plan.scans) {
-        let rows = scan.rows.map_or_else(String::new, |rows| format!(", {rows} rows now"));
+    // From which side a join with the suspects is read depends on how many there are, and here there may be none.
+    let by_suspects = goal.query.words.iter().any(|word| word == "suspect");
+    for scan in plan.filter(|_| !by_suspects).map_or(&[][..], |plan| &plan.scans) {
+        let rows = scan
+            .rows
+            .map_or_else(String::new, |rows| format!(", {rows} row{} now", if rows == 1 { "" } else { "s" }));
         let at = goal.query.words.binary_search(&scan.table).ok().and_then(|_| text.word(&scan.table));
         let message = format!("it would read all of {}{rows}", scan.table);
         add("large-scan", Some(At::new(at.unwrap_or(start), message)));
