@@ -11,6 +11,7 @@
 
 mod death;
 mod edits;
+mod files;
 mod heal;
 mod many;
 mod postgres;
@@ -19,3 +20,4 @@ mod refusals;
 mod split;
 mod support;
 mod tls;
+mod trials;

@@ -4,14 +4,15 @@ use super::super::args::Global;
 use super::super::enrolment;
 use super::super::failure::Failure;
 use super::asking;
-use super::files::{self, Asking, Directories, Files, Shared, subjects};
+use super::files::{self, Asking, Directories, Files, Over, Shared, subjects};
 use crate::agent::layout::Layout;
-use crate::config::Config;
+use crate::config::{Config, GoalSetting};
 use crate::controller::{self, Controller, Pace};
 use crate::database::fleet::Fleet;
 use crate::database::{Database, parts};
 use crate::fleet::Agents;
 use crate::goal::session::Source;
+use crate::goal::setting::Setting;
 use crate::http::{self, Api, Hooks};
 use crate::model::chance::Chance;
 use crate::model::fleet::Fileserver;
@@ -35,6 +36,7 @@ pub struct Base {
     source: Source,
     repairs: Arc<Repairs>,
     goals: Shared,
+    configured: Arc<Vec<Setting>>,
     directories: Directories,
     files: Mutex<Option<Files>>,
     pace: Arc<AtomicU32>,
@@ -69,10 +71,13 @@ impl Base {
         let source = asking::source(&config, &db).await?;
         let repairs = Arc::new(directories.repairs()?);
         let goals = Shared::default();
-        let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone()).await?;
         let chance = Arc::new(Chance::new(enrolment::seed()?));
         let redis = redis(&config, &fleet.fleet_id, &chance)?;
         let post = redis.as_ref().map(|redis| redis.post().clone());
+        let configured = config.goals.settings.iter().cloned().map(setting).collect();
+        let configured: Arc<Vec<Setting>> = Arc::new(configured);
+        let over = Over { db: db.clone(), configured: Arc::clone(&configured) };
+        let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone(), over).await?;
         Ok(Self {
             config,
             db,
@@ -80,6 +85,7 @@ impl Base {
             source,
             repairs,
             goals,
+            configured,
             directories,
             files: Mutex::new(Some(files)),
             kept: AtomicBool::new(false),
@@ -225,6 +231,7 @@ impl Base {
             fill_limit: config.fleet.fill_limit,
             grace: length(config.fleet.grace),
             rack_grace: length(config.fleet.rack_grace),
+            configured: self.configured.to_vec(),
             pace: Pace { online: config.observe.period, timeout: config.observe.timeout, ..Pace::default() },
             audit_slice: config.audit.slice.into(),
             audit_period: config.audit.period,
@@ -266,6 +273,8 @@ impl Base {
             db: self.db.clone(),
             source: self.source.clone(),
             repairs: Arc::new(subjects(&self.repairs)),
+            remedies: Arc::clone(&self.repairs),
+            configured: Arc::clone(&self.configured),
             hooks: Hooks {
                 sign_import: Arc::new(sign),
                 evaluate: Arc::new(move |names: &[String]| {
@@ -320,6 +329,10 @@ fn redis(config: &Config, fleet: &str, chance: &Arc<Chance>) -> anyhow::Result<O
     };
     let redis = Redis::new(&settings, fleet, Arc::clone(chance));
     Ok(Some(redis.map_err(|problem| Failure::usage(problem.to_string()).hint("queue.redis names it"))?))
+}
+
+fn setting(one: GoalSetting) -> Setting {
+    Setting { goal: one.goal, name: one.name, value: one.value, origin: one.origin }
 }
 
 fn path_of(root: Option<&str>, id: RepositoryId) -> String {
