@@ -39,8 +39,19 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     if api.db.standing().is_away() {
         return Ok(blind(api, &trouble.unwrap_or_default()));
     }
-    match tokio::time::timeout(PATIENCE, read_all(api, trouble.as_deref())).await {
-        Ok(status) => status,
+    let reading = async {
+        match read_all(api, trouble.as_deref()).await {
+            // Its connection was given up in the middle: another one may be there already.
+            Err(_) if api.db.standing().trouble().is_none() => read_all(api, None).await,
+            read => read,
+        }
+    };
+    match tokio::time::timeout(PATIENCE, reading).await {
+        Ok(Ok(status)) => Ok(status),
+        Ok(Err(problem)) => match api.db.standing().trouble() {
+            Some(trouble) => Ok(blind(api, &trouble)),
+            None => Err(problem),
+        },
         Err(_) => Ok(blind(api, "the database does not answer in time")),
     }
 }

@@ -39,8 +39,10 @@ pub async fn source(config: &Config, db: &Database) -> anyhow::Result<Source> {
             source.with_note(Some(NO_ROLE.to_owned()))
         };
     }
-    let moving = db.clone();
-    source = source.with_host(Arc::new(move || moving.host()));
+    if address::each(db.url()).len() > 1 {
+        let moving = db.clone();
+        source = source.with_host(Arc::new(move || moving.host()));
+    }
     for (name, url) in &config.databases {
         source = source.with_database(name, url).map_err(wrong)?;
     }
