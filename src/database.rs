@@ -36,6 +36,7 @@ pub mod history;
 pub mod inventory;
 pub mod leases;
 pub mod parts;
+pub mod rebuild;
 pub mod replicas;
 pub mod report;
 pub mod repositories;
@@ -43,6 +44,7 @@ pub(crate) mod rows;
 mod schema;
 pub mod scratch;
 pub mod suspects;
+pub mod tidying;
 pub(crate) mod transaction;
 pub(crate) mod values;
 

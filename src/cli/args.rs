@@ -1,7 +1,9 @@
 //! The tree of commands, flags and their help.
 
+mod inventory;
 mod verbs;
 
+pub use inventory::{Asked, InventoryCommand, InventoryVerb};
 pub use verbs::{
     AddedRole, Change, FileserverCommand, FileserverVerb, GoalCommand, GoalVerb, Import, PartCommand,
     PartVerb, RepoCommand, RepoVerb,
@@ -86,6 +88,8 @@ pub enum Command {
     Agent(Agent),
     /// Bring the database's tables up to date.
     Migrate(Migrate),
+    /// What lies on disks, against the database.
+    Inventory(InventoryCommand),
     /// Parts of the fleet and their keys.
     Part(PartCommand),
     /// Repositories.

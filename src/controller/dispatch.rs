@@ -13,7 +13,7 @@ use super::{Shared, millis, undoing};
 use crate::database::{self, attempts, fileservers, findings, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
-use crate::model::attempt::{Attempt, Plan, Step};
+use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Finding, Lane};
 use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, FindingId, RepositoryId};
@@ -208,7 +208,7 @@ async fn view(
 /// Bytes that live attempts bring to each fileserver.
 fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
     let mut arriving = BTreeMap::new();
-    for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step != Step::Verify) {
+    for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step.brings_bytes()) {
         *arriving.entry(plan.destination_id).or_default() += plan.bytes.max(0);
     }
     arriving

@@ -7,7 +7,7 @@
 //! copies. The start rate binds ordinary work alone; last copies are few, back off, and
 //! are bound by what is in flight.
 
-use crate::model::attempt::{Attempt, Plan, Step};
+use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Lane};
 use crate::model::id::{FileserverId, RackId};
 use crate::repair::Repair;
@@ -103,7 +103,7 @@ impl<'a> Limits<'a> {
         self.count(lane, &repair.name, plan);
         *self.started.entry(repair.name.clone()).or_insert(0) += 1;
         // A resync that cannot mend a copy makes it anew beside the old one: it may need all of its bytes.
-        if plan.step != Step::Verify {
+        if plan.step.brings_bytes() {
             let arriving = self.arriving.entry(plan.destination_id).or_insert(0);
             *arriving = arriving.saturating_add(plan.bytes);
         }

@@ -87,8 +87,22 @@ words!(
         Replicate = "replicate",
         /// Compare a replica with its disk.
         Verify = "verify",
+        /// Check every object of a replica.
+        Scrub = "scrub",
+        /// Pack a replica anew, with what makes reading it cheap.
+        Repack = "repack",
+        /// Finish or undo a copy or a removal that nobody works on any more.
+        Resume = "resume",
     }
 );
+
+impl Step {
+    /// Whether it brings bytes to its destination that were not there before.
+    #[must_use]
+    pub const fn brings_bytes(self) -> bool {
+        !matches!(self, Self::Verify | Self::Scrub | Self::Repack | Self::Resume)
+    }
+}
 
 /// A repair made exact for one finding: no choice is left open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -83,7 +83,7 @@ pub struct FileError {
 pub const fn subject_of(step: Step) -> SubjectKind {
     match step {
         Step::Replicate => SubjectKind::Repository,
-        Step::Resync | Step::Verify => SubjectKind::Replica,
+        Step::Resync | Step::Verify | Step::Scrub | Step::Repack | Step::Resume => SubjectKind::Replica,
     }
 }
 
@@ -100,7 +100,7 @@ impl Repair {
     /// finding needs its repository.
     #[must_use]
     pub const fn yields(&self) -> bool {
-        matches!(self.step, Step::Verify)
+        matches!(self.step, Step::Verify | Step::Scrub | Step::Repack)
     }
 
     /// Whether it can be done to such a subject.

@@ -17,7 +17,10 @@ const MAX_FILES: usize = 1_000;
 /// Name and text of each shipped repair.
 const SHIPPED: &[(&str, &str)] = &[
     ("re-replicate", include_str!("../../repairs/re-replicate.toml")),
+    ("repack", include_str!("../../repairs/repack.toml")),
+    ("resume", include_str!("../../repairs/resume.toml")),
     ("resync", include_str!("../../repairs/resync.toml")),
+    ("scrub", include_str!("../../repairs/scrub.toml")),
     ("verify", include_str!("../../repairs/verify.toml")),
 ];
 
@@ -168,10 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_repairs_are_repairs_and_only_verify_yields() {
+    fn the_shipped_repairs_are_repairs_and_those_that_read_or_tidy_yield() {
         let repairs = shipped().unwrap();
-        assert_eq!(repairs.by_name.keys().collect::<Vec<_>>(), ["re-replicate", "resync", "verify"]);
-        assert_eq!(repairs.yielding(), ["verify"]);
+        assert_eq!(
+            repairs.by_name.keys().collect::<Vec<_>>(),
+            ["re-replicate", "repack", "resume", "resync", "scrub", "verify"]
+        );
+        assert_eq!(repairs.yielding(), ["repack", "scrub", "verify"]);
     }
 
     #[test]
@@ -179,7 +185,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let kept = directory.path().join("verify.toml");
         std::fs::write(&kept, "mine").unwrap();
-        assert_eq!(write_shipped(directory.path()).unwrap().len(), 2);
+        assert_eq!(write_shipped(directory.path()).unwrap().len(), 5);
         assert_eq!(write_shipped(directory.path()).unwrap().len(), 0);
         assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine");
         std::fs::remove_file(&kept).unwrap();

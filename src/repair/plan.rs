@@ -42,10 +42,11 @@ pub fn plan_under(
     let planner = Planner { finding, repair, fleet, repository, pressure };
     let destination = match repair.step {
         Step::Replicate => planner.new_place(seed)?,
-        Step::Resync | Step::Verify => planner.subject_place()?,
+        Step::Resync | Step::Verify | Step::Scrub | Step::Repack => planner.subject_place()?,
+        Step::Resume => planner.changing_place()?,
     };
     let source = match repair.step {
-        Step::Verify => None,
+        Step::Verify | Step::Scrub | Step::Repack | Step::Resume => None,
         Step::Resync | Step::Replicate => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
@@ -82,6 +83,21 @@ impl Planner<'_> {
         if !matches!(replica.state, ReplicaState::Live | ReplicaState::Leaving) {
             return Err(gone());
         }
+        self.there(id)
+    }
+
+    /// The fileserver of a copy or a removal that was begun and not finished.
+    fn changing_place(&self) -> Result<FileserverId, Deferral> {
+        let id = self.finding.subject.fileserver().ok_or_else(gone)?;
+        let replica = self.repository.on(id).ok_or_else(gone)?;
+        if !matches!(replica.state, ReplicaState::Creating | ReplicaState::Removing) {
+            return Err(gone());
+        }
+        self.there(id)
+    }
+
+    /// A fileserver that answers and holds what SQL believes it to hold.
+    fn there(&self, id: FileserverId) -> Result<FileserverId, Deferral> {
         let fileserver = self.fleet.fileservers.get(&id).ok_or_else(gone)?;
         if fileserver.health != Health::Online {
             return Err(Deferral::FileserverAway { fileserver: fileserver.name.clone() });
@@ -134,7 +150,9 @@ impl Planner<'_> {
         }
         let barred = able.iter().find_map(|one| self.pressure.barred(one.id));
         able.retain(|one| self.pressure.barred(one.id).is_none());
-        let hint = self.finding.hints.source_id;
+        // A copy that was begun goes on from what arrived: files of another source are other files.
+        let begun = self.repository.on(destination).and_then(|replica| replica.copied_from);
+        let hint = self.finding.hints.source_id.or(begun);
         able.into_iter()
             .min_by_key(|one| {
                 let unasked = hint != Some(one.id);

@@ -72,6 +72,8 @@ pub fn replica(repository: i64, fileserver: i64) -> Replica {
         out_of_sync_since: None,
         bytes: 10,
         verified_at: Some(0),
+        damage: None,
+        copied_from: None,
     }
 }
 
@@ -104,6 +106,9 @@ pub fn repair(step: Step) -> Repair {
         Step::Replicate => "re-replicate",
         Step::Resync => "resync",
         Step::Verify => "verify",
+        Step::Scrub => "scrub",
+        Step::Repack => "repack",
+        Step::Resume => "resume",
     };
     Repair {
         name: name.to_owned(),
@@ -129,6 +134,9 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
         Step::Replicate => ("replicas-suffice", 200),
         Step::Resync => ("replicas-match", 100),
         Step::Verify => ("replicas-verified", 50),
+        Step::Scrub => ("replicas-scrubbed", 20),
+        Step::Repack => ("replicas-packed", 30),
+        Step::Resume => ("changes-finish", 250),
     };
     Finding {
         id: FindingId(id),

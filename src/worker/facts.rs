@@ -69,11 +69,12 @@ impl Facts {
         }
         let destination = self.reachable(plan.destination_id)?;
         match plan.step {
-            Step::Verify | Step::Resync => self.has_copy(plan.destination_id)?,
+            Step::Verify | Step::Resync | Step::Scrub | Step::Repack => self.has_copy(plan.destination_id)?,
+            Step::Resume => self.is_changing(plan.destination_id)?,
             Step::Replicate => self.takes_copy(plan.destination_id)?,
         }
         let source = match (plan.step, plan.source_id) {
-            (Step::Verify, _) => None,
+            (Step::Verify | Step::Scrub | Step::Repack | Step::Resume, _) => None,
             (_, None) => return Err(Outcome::Stale("the plan names no source".into())),
             (_, Some(id)) => Some(self.source(id, plan.destination_id)?),
         };
@@ -96,6 +97,14 @@ impl Facts {
     fn has_copy(&self, on: FileserverId) -> Result<(), Outcome> {
         match self.replica(on).map(|replica| replica.state) {
             Some(ReplicaState::Live | ReplicaState::Leaving) => Ok(()),
+            Some(state) => Err(Outcome::Stale(format!("the replica on {} is {state}", self.name(on)))),
+            None => Err(Outcome::Stale(format!("there is no replica on {} any more", self.name(on)))),
+        }
+    }
+
+    fn is_changing(&self, on: FileserverId) -> Result<(), Outcome> {
+        match self.replica(on).map(|replica| replica.state) {
+            Some(ReplicaState::Creating | ReplicaState::Removing) => Ok(()),
             Some(state) => Err(Outcome::Stale(format!("the replica on {} is {state}", self.name(on)))),
             None => Err(Outcome::Stale(format!("there is no replica on {} any more", self.name(on)))),
         }

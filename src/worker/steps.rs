@@ -10,8 +10,11 @@ use crate::model::id::RepositoryId;
 use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
+mod repack;
 mod replicate;
+mod resume;
 mod resync;
+mod scrub;
 mod verify;
 
 /// What a step is given besides its facts.
@@ -35,6 +38,9 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Resync => resync::resync(task, facts).await,
         Step::Replicate => replicate::replicate(task, facts).await,
         Step::Verify => verify::verify(task, facts).await,
+        Step::Scrub => scrub::scrub(task, facts).await,
+        Step::Repack => repack::repack(task, facts).await,
+        Step::Resume => resume::resume(task, facts).await,
     }
 }
 

@@ -12,7 +12,9 @@ use crate::model::finding::{Exception, Hints, Subject};
 use crate::model::fleet::{Health, ObjectFormat, Replica, Repository};
 use crate::model::grant::{Enrolment, GRANT_HEADER, Grant, Part, Role};
 use crate::model::id::{FileserverId, RepositoryId};
-use crate::model::wire::{ChecksumAnswer, CopyAnswer, Line, Progress, Refusal, RefusalCode, VerifyAnswer};
+use crate::model::wire::{
+    ChecksumAnswer, CopyAnswer, Line, Progress, Refusal, RefusalCode, RepackAnswer, VerifyAnswer,
+};
 use crate::queue::Reminders;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -245,6 +247,12 @@ impl Fleet {
         sqlx::query_scalar(text).fetch_one(&pool).await.unwrap()
     }
 
+    /// Forgets all findings, as an evaluation does that returns none.
+    pub(super) async fn resolve(&self) {
+        let text = "DELETE FROM findings WHERE id > 0 RETURNING id";
+        self.number(text).await;
+    }
+
     pub(super) async fn replica(&self, number: usize) -> Option<Replica> {
         let all = repositories::replicas_of(self.db(), &[self.repository.id]).await.unwrap();
         all.into_iter().find(|replica| replica.fileserver_id == self.ids[number - 1])
@@ -316,11 +324,24 @@ async fn answer(
                     .into_response()
             }
         },
-        "verify" => {
+        "verify" | "scrub" => {
             let checksum = disks.copies.get(&place).copied().flatten();
             let problem = checksum.is_none().then(|| "a pack is cut off".to_owned());
-            let (bytes, packs, loose) = (50, 1, 0);
-            line(&VerifyAnswer { checksum, problem, journal_version: 1, bytes, packs, loose, generation: 5 })
+            let (bytes, packs, loose, deep) = (50, 1, 0, what == "scrub");
+            line(&VerifyAnswer {
+                checksum,
+                problem,
+                journal_version: 1,
+                bytes,
+                packs,
+                loose,
+                indexed: true,
+                generation: 5,
+                deep,
+            })
+        }
+        "repack" => {
+            line(&RepackAnswer { bytes: 40, packs: 1, loose: 0, indexed: true, message: "packed".to_owned() })
         }
         "replicate" if disks.copies.contains_key(&place) => refuse(RefusalCode::Exists),
         _ => {

@@ -9,6 +9,7 @@ use super::compare::history_lost;
 use super::resync::{bring, with_size};
 use super::{Done, Task};
 use crate::database::replicas::{Recorded, Taken, abandon_copy, begin_copy, finish_copy};
+use crate::database::tidying::copied_from;
 use crate::model::fleet::ReplicaState;
 use crate::model::wire::{CopyAnswer, RefusalCode, ReplicateRequest};
 use crate::worker::facts::Facts;
@@ -19,6 +20,9 @@ pub(super) async fn replicate(task: &Task<'_>, facts: Facts) -> Done {
     let here = task.attempt.plan.destination_id;
     let begun = begin_copy(&task.worker.database, task.repository(), here, task.epoch()).await?;
     written(begun, "the repository was removed")?;
+    if let Some(source) = task.attempt.plan.source_id {
+        copied_from(&task.worker.database, task.repository(), here, source).await?;
+    }
     let answer = copy(task, &facts).await?;
     let equal = publish(task, answer.bytes).await?;
     let mut message = answer.message;
@@ -74,7 +78,7 @@ async fn adopt(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
 }
 
 /// Makes the copy live at the version that its checksum was taken at; whether it is in sync.
-async fn publish(task: &Task<'_>, bytes: i64) -> Result<bool, Outcome> {
+pub(super) async fn publish(task: &Task<'_>, bytes: i64) -> Result<bool, Outcome> {
     let here = task.attempt.plan.destination_id;
     for _ in 0..task.worker.settings.rounds {
         let facts = Facts::read(&task.worker.database, task.repository()).await?;

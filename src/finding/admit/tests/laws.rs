@@ -111,7 +111,7 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
                 let finding = &world.findings[*finding];
                 world.running.push(attempt(1_000 + finding.id.0, finding, plan.clone()));
                 *world.started.entry(finding.repair.clone().unwrap()).or_insert(0) += 1;
-                if plan.step != Step::Verify {
+                if plan.step.brings_bytes() {
                     *world.fleet.arriving.entry(plan.destination_id).or_insert(0) += plan.bytes;
                 }
                 admitted.insert(finding.id);
@@ -126,7 +126,7 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
 
 fn end(world: &mut World, index: usize) {
     let ended = world.running.remove(index);
-    if ended.plan.step != Step::Verify {
+    if ended.plan.step.brings_bytes() {
         *world.fleet.arriving.get_mut(&ended.plan.destination_id).unwrap() -= ended.plan.bytes;
     }
 }
