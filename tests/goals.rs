@@ -21,6 +21,7 @@ use trued::model::id::RepositoryId;
 fn repairs() -> Repairs {
     BTreeMap::from([
         ("resync".to_owned(), SubjectKind::Replica),
+        ("rebalance".to_owned(), SubjectKind::Replica),
         ("verify".to_owned(), SubjectKind::Replica),
         ("re-replicate".to_owned(), SubjectKind::Repository),
     ])

@@ -85,6 +85,8 @@ words!(
         Resync = "resync",
         /// Make one more replica.
         Replicate = "replicate",
+        /// Make one more replica, and mark the one that the finding is about leaving once it is there.
+        Move = "move",
         /// Compare a replica with its disk.
         Verify = "verify",
         /// Check every object of a replica.
@@ -101,6 +103,12 @@ impl Step {
     #[must_use]
     pub const fn brings_bytes(self) -> bool {
         !matches!(self, Self::Verify | Self::Scrub | Self::Repack | Self::Resume)
+    }
+
+    /// Whether it begins a copy where none was: a row in state creating, to be forgotten where it fails.
+    #[must_use]
+    pub const fn begins_copy(self) -> bool {
+        matches!(self, Self::Replicate | Self::Move)
     }
 }
 

@@ -83,7 +83,9 @@ pub struct FileError {
 pub const fn subject_of(step: Step) -> SubjectKind {
     match step {
         Step::Replicate => SubjectKind::Repository,
-        Step::Resync | Step::Verify | Step::Scrub | Step::Repack | Step::Resume => SubjectKind::Replica,
+        Step::Resync | Step::Verify | Step::Move | Step::Scrub | Step::Repack | Step::Resume => {
+            SubjectKind::Replica
+        }
     }
 }
 

@@ -19,6 +19,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("re-replicate", include_str!("../../repairs/re-replicate.toml")),
     ("repack", include_str!("../../repairs/repack.toml")),
     ("resume", include_str!("../../repairs/resume.toml")),
+    ("rebalance", include_str!("../../repairs/rebalance.toml")),
     ("resync", include_str!("../../repairs/resync.toml")),
     ("scrub", include_str!("../../repairs/scrub.toml")),
     ("verify", include_str!("../../repairs/verify.toml")),
@@ -175,7 +176,7 @@ mod tests {
         let repairs = shipped().unwrap();
         assert_eq!(
             repairs.by_name.keys().collect::<Vec<_>>(),
-            ["re-replicate", "repack", "resume", "resync", "scrub", "verify"]
+            ["re-replicate", "rebalance", "repack", "resume", "resync", "scrub", "verify"]
         );
         assert_eq!(repairs.yielding(), ["repack", "scrub", "verify"]);
     }
@@ -185,7 +186,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let kept = directory.path().join("verify.toml");
         std::fs::write(&kept, "mine").unwrap();
-        assert_eq!(write_shipped(directory.path()).unwrap().len(), 5);
+        assert_eq!(write_shipped(directory.path()).unwrap().len(), shipped().unwrap().by_name.len() - 1);
         assert_eq!(write_shipped(directory.path()).unwrap().len(), 0);
         assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine");
         std::fs::remove_file(&kept).unwrap();

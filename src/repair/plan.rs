@@ -42,15 +42,18 @@ pub fn plan_under(
     let planner = Planner { finding, repair, fleet, repository, pressure };
     let destination = match repair.step {
         Step::Replicate => planner.new_place(seed)?,
+        Step::Move => planner.moved_place(seed)?,
         Step::Resync | Step::Verify | Step::Scrub | Step::Repack => planner.subject_place()?,
         Step::Resume => planner.changing_place()?,
     };
     let source = match repair.step {
         Step::Verify | Step::Scrub | Step::Repack | Step::Resume => None,
-        Step::Resync | Step::Replicate => Some(planner.source(destination)?),
+        Step::Resync | Step::Replicate | Step::Move => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
 }
+
+mod moving;
 
 struct Planner<'a> {
     finding: &'a Finding,
@@ -146,7 +149,7 @@ impl Planner<'_> {
             .filter(|fileserver| answers(fileserver))
             .collect();
         if able.is_empty() {
-            return Err(Deferral::NoSource);
+            return Err(self.no_source());
         }
         let barred = able.iter().find_map(|one| self.pressure.barred(one.id));
         able.retain(|one| self.pressure.barred(one.id).is_none());
@@ -160,6 +163,18 @@ impl Planner<'_> {
             })
             .map(|one| one.id)
             .ok_or_else(|| barred.unwrap_or(Deferral::NoSource))
+    }
+}
+
+impl Planner<'_> {
+    /// Why there is no source: those that are good do not answer, or there is none, and only a person can help.
+    fn no_source(&self) -> Deferral {
+        let good = |replica| self.repository.is_definitive(replica);
+        if self.repository.repository.checksum.is_none() || self.repository.replicas.iter().any(good) {
+            return Deferral::NoSource;
+        }
+        let reason = "unrecoverable here: no copy anywhere has the definitive checksum; nothing is removed";
+        Deferral::Stuck { reason: reason.to_owned() }
     }
 }
 

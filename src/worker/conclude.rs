@@ -4,7 +4,7 @@ use super::outcome::Outcome;
 use super::{Worker, millis};
 use crate::database::{attempts, fileservers, inventory, replicas, repositories, tidying};
 use crate::model::Millis;
-use crate::model::attempt::{Attempt, AttemptEvent, Ending, Step};
+use crate::model::attempt::{Attempt, AttemptEvent, Ending};
 use crate::model::finding::Subject;
 use crate::model::grant::End;
 use crate::model::id::FileserverId;
@@ -40,7 +40,7 @@ impl Worker {
         if let Some(source) = blame {
             self.doubt(attempt, source).await;
         }
-        if attempt.plan.step == Step::Replicate && !keeps_copy(event, blame) {
+        if attempt.plan.step.begins_copy() && !keeps_copy(event, blame) {
             self.abandon(attempt).await;
         }
         let ending = Ending { event, message, bytes, blame };

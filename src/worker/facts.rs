@@ -71,7 +71,7 @@ impl Facts {
         match plan.step {
             Step::Verify | Step::Resync | Step::Scrub | Step::Repack => self.has_copy(plan.destination_id)?,
             Step::Resume => self.is_changing(plan.destination_id)?,
-            Step::Replicate => self.takes_copy(plan.destination_id)?,
+            Step::Replicate | Step::Move => self.takes_copy(plan.destination_id)?,
         }
         let source = match (plan.step, plan.source_id) {
             (Step::Verify | Step::Scrub | Step::Repack | Step::Resume, _) => None,

@@ -10,6 +10,7 @@ use crate::model::id::RepositoryId;
 use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
+mod moving;
 mod repack;
 mod replicate;
 mod resume;
@@ -37,6 +38,7 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
     match task.attempt.plan.step {
         Step::Resync => resync::resync(task, facts).await,
         Step::Replicate => replicate::replicate(task, facts).await,
+        Step::Move => moving::move_away(task, facts).await,
         Step::Verify => verify::verify(task, facts).await,
         Step::Scrub => scrub::scrub(task, facts).await,
         Step::Repack => repack::repack(task, facts).await,

@@ -25,7 +25,7 @@ async fn creating(task: &Task<'_>, facts: &Facts) -> Done {
         Err(error) => return Err(Outcome::of_call(error, None)),
     };
     if seen.is_some_and(|seen| Some(seen.checksum) == facts.repository.checksum) {
-        replicate::publish(task, facts.repository.bytes).await?;
+        replicate::publish(task, facts.repository.bytes, None).await?;
         return Ok(Outcome::Succeeded {
             message: "the copy was whole, and is a replica now".into(),
             bytes: 0,
