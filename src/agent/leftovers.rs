@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(clear(&layout, written).unwrap(), 1);
         assert!(!layout.staging().join("9-3.git").exists());
         assert!(layout.staging().join("7-copy.git/objects").exists());
-        assert_eq!(clear(&layout, written + KEPT + Duration::from_secs(60)).unwrap(), 2);
+        assert_eq!(clear(&layout, written + KEPT + Duration::from_mins(1)).unwrap(), 2);
         assert_eq!(std::fs::read_dir(layout.staging()).unwrap().count(), 0);
     }
 

@@ -8,6 +8,7 @@ use crate::fleet::Agents;
 use crate::model::attempt::{Plan, Step};
 use crate::model::chance::Chance;
 use crate::model::checksum::Checksum;
+use crate::model::contents::EpochsAnswer;
 use crate::model::finding::{Exception, Hints, Subject};
 use crate::model::fleet::{Health, ObjectFormat, Replica, Repository};
 use crate::model::grant::{Enrolment, GRANT_HEADER, Grant, Part, Role};
@@ -21,7 +22,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use base64::Engine as _;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -108,7 +109,10 @@ pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let agent = Agent { disks: Arc::clone(&disks), open: Arc::clone(&open) };
-        let router = Router::new().route("/v1/repositories/{id}/{what}", post(answer)).with_state(agent);
+        let router = Router::new()
+            .route("/v1/repositories/{id}/epochs", get(epochs))
+            .route("/v1/repositories/{id}/{what}", post(answer))
+            .with_state(agent);
         running.spawn(async move { axum::serve(listener, router).await.unwrap() });
         ids.push(fileserver(scratch.database(), number, &url).await);
     }
@@ -305,6 +309,11 @@ pub(super) fn quick() -> Settings {
         away: Duration::from_millis(10),
         ..Settings::default()
     }
+}
+
+async fn epochs(State(agent): State<Agent>, Path(id): Path<i64>) -> axum::Json<EpochsAnswer> {
+    let repair = agent.disks.lock().unwrap().epochs.get(&RepositoryId(id)).copied().unwrap_or_default();
+    axum::Json(EpochsAnswer { repair, push: 0 })
 }
 
 /// Every call on a repository.

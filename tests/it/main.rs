@@ -10,8 +10,10 @@
 )]
 
 mod death;
+mod disks;
 mod edits;
 mod heal;
 mod refusals;
+mod resume;
 mod split;
 mod support;

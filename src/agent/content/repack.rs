@@ -155,9 +155,9 @@ impl Packing<'_> {
         if objects.packs.is_empty() {
             return Ok(());
         }
-        let all: String = objects.packs.iter().map(|stem| format!("{stem}.idx\n")).collect();
+        let all: Vec<String> = objects.packs.iter().map(|stem| format!("{stem}.idx\n")).collect();
         let arguments = ["multi-pack-index", "write", "--no-progress", "--stdin-packs"].map(OsString::from);
-        self.at.demand(arguments.to_vec(), all.as_bytes(), RefusalCode::Damaged).await?;
+        self.at.demand(arguments.to_vec(), all.concat().as_bytes(), RefusalCode::Damaged).await?;
         let arguments = ["commit-graph", "write", "--reachable", "--no-progress"].map(OsString::from);
         self.at.demand(arguments.to_vec(), b"", RefusalCode::Damaged).await?;
         self.sync().await
@@ -248,11 +248,15 @@ fn remove_if(directory: &Path, goes: impl Fn(&str) -> bool) -> Result<(), Refusa
 }
 
 fn sentence(before: &Objects, after: &Objects, left: usize) -> String {
-    let (packs, loose) = (before.packs.len(), before.loose);
-    let mut text = format!("{packs} packs and {loose} loose objects became {}", after.packs.len());
-    text.push_str(&format!(" and {}", after.loose));
-    if left > 0 {
-        text.push_str(&format!("; {left} old packs stay, the copy was read all the while"));
-    }
-    text
+    let stay = match left {
+        0 => String::new(),
+        left => format!("; {left} old packs stay, the copy was read all the while"),
+    };
+    format!(
+        "{} packs and {} loose objects became {} and {}{stay}",
+        before.packs.len(),
+        before.loose,
+        after.packs.len(),
+        after.loose
+    )
 }

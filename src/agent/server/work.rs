@@ -50,9 +50,10 @@ pub(super) async fn verify(
     let deep = store.inventory.take_failed(id, crate::clock::now());
     Ok(long::lines(&agent.tasks, writer.cancel.clone(), move |work| async move {
         let _held = (looking, turn, writer);
-        let mut answer = match deep {
-            true => content::scrub(&store, id, &work).await?,
-            false => content::verify(&store, id, &work).await?,
+        let mut answer = if deep {
+            content::scrub(&store, id, &work).await?
+        } else {
+            content::verify(&store, id, &work).await?
         };
         answer.generation = store.accept(id, fingerprint).await;
         Ok(answer)

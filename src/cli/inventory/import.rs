@@ -121,10 +121,10 @@ async fn same_fleet(room: &Room, key_from: Option<&Path>) -> anyhow::Result<()> 
 /// The fileservers that are asked; those that the database does not know are made, with the parts that their agents
 /// believe.
 async fn places(room: &Room, named: &[String]) -> anyhow::Result<Vec<Place>> {
-    let mut names = Vec::new();
+    let mut chosen = Vec::new();
     for one in named {
         let Some((name, place)) = one.split_once('=') else {
-            names.push(one.clone());
+            chosen.push(one.clone());
             continue;
         };
         let Some((rack, url)) = place.split_once('@') else {
@@ -140,9 +140,9 @@ async fn places(room: &Room, named: &[String]) -> anyhow::Result<Vec<Place>> {
         for part in &believed.parts {
             add_part(room, part).await?;
         }
-        names.push(name.to_owned());
+        chosen.push(name.to_owned());
     }
-    let places = room.fileservers(&names).await?;
+    let places = room.fileservers(&chosen).await?;
     if places.is_empty() {
         return Err(Failure::usage("the database knows no fileserver")
             .hint("name each as --fileserver NAME=RACK@URL")

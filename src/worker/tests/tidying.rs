@@ -5,6 +5,7 @@ use crate::database::replicas::{Taken, begin_copy, record};
 use crate::database::scratch::Scratch;
 use crate::model::attempt::Step;
 use crate::model::fleet::ReplicaState;
+use crate::model::wire::RefusalCode;
 
 on_each_engine! {
 async fn a_scrub_that_finds_nothing_is_noted(scratch) {
@@ -78,5 +79,28 @@ async fn a_half_made_copy_that_is_not_whole_is_forgotten(scratch) {
         assert_eq!(fleet.end().await.0, "succeeded");
         assert!(fleet.replica(4).await.is_none());
     }
+}
+
+async fn epochs_of_a_database_that_went_back_rise_above_what_an_agent_has_seen(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
+    fleet.put(3, Some(sum(9)));
+    fleet.disks.lock().unwrap().epochs.insert(fleet.repository.id, 57);
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    let (outcome, _) = fleet.end().await;
+    assert_eq!(outcome, "failed");
+    assert_eq!(fleet.number("SELECT repair_epoch FROM repositories").await, 57);
+    fleet.resolve().await;
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    assert_eq!(fleet.end().await.0, "succeeded");
+    assert_eq!(fleet.number("SELECT repair_epoch FROM repositories").await, 58);
+}
+
+async fn a_copy_that_broke_off_keeps_its_place_and_its_source(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.disks.lock().unwrap().refusing.insert("fs-4".into(), RefusalCode::SourceFailed);
+    fleet.admit(Step::Replicate, Some(2), 4).await;
+    assert_eq!(fleet.end().await.0, "failed");
+    let replica = fleet.replica(4).await.unwrap();
+    assert_eq!((replica.state, replica.copied_from), (ReplicaState::Creating, Some(fleet.ids[1])));
 }
 }
