@@ -186,7 +186,7 @@ async fn view(
     let ids: BTreeSet<RepositoryId> = ready
         .iter()
         .filter_map(|finding| finding.subject.repository())
-        .chain(running.iter().map(|attempt| attempt.plan.repository_id))
+        .chain(running.iter().filter_map(|attempt| attempt.plan.repository_id))
         .collect();
     let ids: Vec<_> = ids.into_iter().collect();
     let mut known: BTreeMap<RepositoryId, RepositoryView> = BTreeMap::new();
@@ -228,7 +228,9 @@ fn places(shared: &Shared, finding: &Finding) -> bool {
 fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
     let mut arriving = BTreeMap::new();
     for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step.brings_bytes()) {
-        *arriving.entry(plan.destination_id).or_default() += plan.bytes.max(0);
+        if let Some(here) = plan.destination_id {
+            *arriving.entry(here).or_default() += plan.bytes.max(0);
+        }
     }
     arriving
 }

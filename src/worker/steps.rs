@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use crate::fleet::{Agents, CallError, Watch};
 use crate::model::attempt::{Attempt, Step};
 use crate::model::grant::End;
-use crate::model::id::RepositoryId;
+use crate::model::id::{FileserverId, RepositoryId};
 use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
@@ -20,6 +20,8 @@ mod verify;
 
 /// What a step is given besides its facts.
 pub(super) struct Task<'a> {
+    /// The repository.
+    pub(super) repository: RepositoryId,
     /// Database, agents, settings.
     pub(super) worker: &'a Worker,
     /// The attempt.
@@ -43,6 +45,7 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Scrub => scrub::scrub(task, facts).await,
         Step::Repack => repack::repack(task, facts).await,
         Step::Resume => resume::resume(task, facts).await,
+        Step::Exec => Err(Outcome::Stale("a program is not an agent's step".into())),
     }
 }
 
@@ -52,7 +55,12 @@ impl Task<'_> {
     }
 
     fn repository(&self) -> RepositoryId {
-        self.attempt.plan.repository_id
+        self.repository
+    }
+
+    /// The fileserver that is changed or looked at.
+    fn here(&self) -> FileserverId {
+        self.ends.here
     }
 
     fn epoch(&self) -> i64 {

@@ -12,7 +12,7 @@ pub(super) async fn repack(task: &Task<'_>, facts: Facts) -> Done {
     let done = task.agents().repack(to, task.repository(), task.epoch(), task.watch).await;
     let done = done.map_err(|error| Outcome::of_call(error, None))?;
     let packed = Packed { packs: done.packs, loose: done.loose, indexed: done.indexed };
-    let (db, here) = (&task.worker.database, task.attempt.plan.destination_id);
+    let (db, here) = (&task.worker.database, task.here());
     written(tidying::packed(db, facts.repository.id, here, task.epoch(), &packed, done.bytes).await?)?;
     Ok(Outcome::Succeeded { message: done.message, bytes: 0 })
 }

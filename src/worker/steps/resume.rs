@@ -11,7 +11,7 @@ use crate::worker::facts::Facts;
 use crate::worker::outcome::Outcome;
 
 pub(super) async fn resume(task: &Task<'_>, facts: Facts) -> Done {
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     match facts.replica(here).map(|replica| replica.state) {
         Some(ReplicaState::Creating) => creating(task, &facts).await,
         _ => Err(Outcome::Stale("nothing is half done there any more".into())),
@@ -31,7 +31,7 @@ async fn creating(task: &Task<'_>, facts: &Facts) -> Done {
             bytes: 0,
         });
     }
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     super::scrub::written(abandon_copy(&task.worker.database, task.repository(), here, task.epoch()).await?)?;
     Ok(Outcome::Succeeded { message: "the copy was not whole, and is forgotten".into(), bytes: 0 })
 }

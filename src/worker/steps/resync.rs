@@ -26,7 +26,7 @@ pub(super) async fn resync(task: &Task<'_>, facts: Facts) -> Done {
 /// Brings the destination to what the source has, making it new where it cannot be mended.
 pub(super) async fn bring(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
     task.vouch_for_source(facts).await?;
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     if facts.replica(here).is_some_and(|replica| replica.damage.is_some()) {
         return rebuild(task, facts).await;
     }
@@ -44,7 +44,7 @@ pub(super) async fn bring(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, 
 async fn rebuild(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
     verify_source(task, facts).await?;
     let answer = call(task, facts, true).await.map_err(|error| task.failed_copy(error))?;
-    let (db, here) = (&task.worker.database, task.attempt.plan.destination_id);
+    let (db, here) = (&task.worker.database, task.here());
     written(tidying::rebuilt(db, task.repository(), here, task.epoch()).await?)?;
     Ok(answer)
 }

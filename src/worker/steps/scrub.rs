@@ -31,7 +31,7 @@ pub(super) async fn deep(task: &Task<'_>, seen: &VerifyAnswer) -> Result<Option<
     if !seen.deep {
         return Ok(None);
     }
-    let (db, repository, here) = (&task.worker.database, task.repository(), task.attempt.plan.destination_id);
+    let (db, repository, here) = (&task.worker.database, task.repository(), task.here());
     let Some(words) = &seen.problem else {
         return written(tidying::scrubbed(db, repository, here, task.epoch()).await?).map(|()| None);
     };

@@ -23,7 +23,7 @@ pub(super) async fn settle(task: &Task<'_>, mut facts: Facts, mut seen: VerifyAn
             return Ok(outcome);
         }
         if seen.journal_version > facts.repository.version {
-            let here = task.attempt.plan.destination_id;
+            let here = task.here();
             return Err(history_lost(&facts, here, seen.journal_version));
         }
         let version = facts.repository.version;
@@ -83,7 +83,7 @@ pub(super) fn bad(problem: String) -> VerifyAnswer {
 
 fn taken(task: &Task<'_>, seen: &VerifyAnswer) -> Taken {
     Taken {
-        fileserver_id: task.attempt.plan.destination_id,
+        fileserver_id: task.here(),
         // Damage that leaves the references readable is damage all the same.
         checksum: seen.checksum.filter(|_| seen.problem.is_none()),
         bytes: seen.checksum.map(|_| seen.bytes),
