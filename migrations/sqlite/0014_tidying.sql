@@ -12,7 +12,7 @@ ALTER TABLE replicas ADD COLUMN copied_from BIGINT;
 CREATE INDEX replicas_by_scrubbed ON replicas (COALESCE(scrubbed_at, state_since));
 -- Those that packing may help; the goal that uses it may ask for more, never for less.
 CREATE INDEX replicas_unpacked ON replicas (repository_id, fileserver_id)
-    WHERE packs > 20 OR loose > 2000 OR (bytes > 16777216 AND NOT indexed);
+    WHERE packs > 20 OR loose > 2000 OR (bytes > 67108864 AND NOT indexed);
 
 -- Locks of dead gits that the agent has removed since it was set up.
 ALTER TABLE fileservers ADD COLUMN locks_removed BIGINT NOT NULL DEFAULT 0;
