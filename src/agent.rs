@@ -11,6 +11,7 @@ pub mod store;
 mod admission;
 mod durable;
 mod epochs;
+mod holds;
 mod inventory;
 mod leftovers;
 mod long;
@@ -214,6 +215,7 @@ async fn watch(agent: &Arc<Agent>, owner: root::Owner, settings: SweepSettings) 
     });
     monitor.look(store).await;
     tasks.spawn(sweeper.run(tasks.token()));
+    tasks.spawn(leftovers::keep(store.layout.clone(), Arc::clone(&agent.epochs), tasks.token()));
     tasks.spawn(Arc::clone(monitor).watch(Arc::clone(store), tasks.token()));
     tasks.spawn(Arc::clone(monitor).test(Arc::clone(store), tasks.token()));
 }

@@ -39,6 +39,7 @@ pub mod inventory;
 pub mod leases;
 pub mod parts;
 pub mod pauses;
+pub mod rebuild;
 pub mod replicas;
 pub mod report;
 pub mod repositories;
@@ -47,6 +48,7 @@ mod schema;
 pub mod scratch;
 pub mod settings;
 pub mod suspects;
+pub mod tidying;
 pub(crate) mod transaction;
 pub(crate) mod values;
 

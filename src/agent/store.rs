@@ -4,6 +4,7 @@ pub use super::inventory::Fingerprint;
 pub use super::space::Reservation;
 
 use super::git::Git;
+use super::holds::Holds;
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::space::Space;
@@ -35,6 +36,8 @@ pub struct Store {
     pub http: reqwest::Client,
     pub(super) inventory: Arc<Inventory>,
     pub(super) space: Arc<Space>,
+    /// Who reads objects now.
+    pub(super) holds: Arc<Holds>,
 }
 
 impl Store {
@@ -59,7 +62,18 @@ impl Store {
         let inventory = Inventory::new(layout.clone());
         let space = Arc::new(Space::new(layout.root().to_owned(), capacity, Arc::clone(&inventory)));
         let (fleet, fileserver) = (enrolment.fleet.clone(), enrolment.part.name.clone());
-        Ok(Self { layout, git, key, fleet, fileserver, signer, http, inventory, space })
+        Ok(Self {
+            layout,
+            git,
+            key,
+            fleet,
+            fileserver,
+            signer,
+            http,
+            inventory,
+            space,
+            holds: Arc::default(),
+        })
     }
 
     /// Sets bytes aside, or says that the disk is full.

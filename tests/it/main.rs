@@ -10,10 +10,12 @@
 )]
 
 mod death;
+mod disks;
 mod edits;
 mod files;
 mod heal;
 mod refusals;
+mod resume;
 mod split;
 mod support;
 mod trials;

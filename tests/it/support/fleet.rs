@@ -15,6 +15,7 @@ pub struct Fleet {
     pub controller: Option<Process>,
     pub workers: Vec<Process>,
     pub agents: Vec<Process>,
+    addresses: Vec<String>,
     listen: String,
     settings: PathBuf,
 }
@@ -35,6 +36,7 @@ impl Fleet {
             controller: None,
             workers: Vec::new(),
             agents: Vec::new(),
+            addresses: Vec::new(),
             listen,
             settings: file,
         };
@@ -98,10 +100,27 @@ impl Fleet {
         let enrolment = output.stdout;
         let file = self.directory.join(format!("{name}.json"));
         std::fs::write(&file, enrolment).expect("written");
+        self.addresses.push(address);
+        self.agents.push(self.agent(n));
+    }
+
+    fn agent(&self, n: usize) -> Process {
+        let (name, address) = (format!("fs-{n}"), &self.addresses[n - 1]);
         let mut command = trued();
-        command.arg("agent").arg("--enrolment").arg(file).arg("--root").arg(self.directory.join(&name));
-        command.args(["--listen", &address]);
-        self.agents.push(Process::start(&mut command));
+        command.arg("agent").arg("--enrolment").arg(self.directory.join(format!("{name}.json")));
+        command.arg("--root").arg(self.directory.join(&name)).args(["--listen", address]);
+        Process::start(&mut command)
+    }
+
+    /// Kills an agent and starts it again, at the same address.
+    pub fn restart_agent(&mut self, n: usize) {
+        self.agents[n - 1].kill();
+        self.agents[n - 1] = self.agent(n);
+    }
+
+    /// Where an agent listens.
+    pub fn address(&self, n: usize) -> &str {
+        &self.addresses[n - 1]
     }
 
     fn all_online(&self) {
