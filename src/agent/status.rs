@@ -47,7 +47,8 @@ impl Monitor {
     /// The answer. Touches no disk.
     pub(super) fn status(&self, store: &Store, parts_digest: String, long_reads: i64) -> Status {
         let facts = self.facts().clone();
-        let sums = facts.sums.unwrap_or(Sums { capacity: 0, used: 0, free: 0, reserved: 0 });
+        let sums =
+            facts.sums.unwrap_or(Sums { capacity: 0, used: 0, free: 0, reserved: 0, whole_disk: false });
         let (inventory_generation, inventory_complete) = store.inventory.progress();
         Status {
             fileserver: store.fileserver.clone(),
@@ -55,6 +56,7 @@ impl Monitor {
             root_id: self.owner.root_id.clone(),
             root: store.layout.root().display().to_string(),
             capacity: sums.capacity,
+            whole_disk: sums.whole_disk,
             disk_used: sums.used,
             disk_free: sums.free,
             load: facts.load,

@@ -3,8 +3,8 @@
 mod verbs;
 
 pub use verbs::{
-    AddedRole, Change, FileserverCommand, FileserverVerb, GoalCommand, GoalVerb, Import, PartCommand,
-    PartVerb, RepoCommand, RepoVerb,
+    AcceptEmpty, AddedRole, Change, Evacuate, FileserverCommand, FileserverVerb, GoalCommand, GoalVerb,
+    Import, Lost, OkToStop, PartCommand, PartVerb, Quiesce, RepoCommand, RepoVerb,
 };
 
 use crate::config::value;

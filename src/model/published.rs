@@ -4,7 +4,7 @@
 //! finds a table that stands in neither half.
 
 /// What goals may read, by name.
-pub const PUBLISHED: [&str; 27] = [
+pub const PUBLISHED: [&str; 28] = [
     "attempt_history",
     "attempts",
     "audit",
@@ -29,6 +29,7 @@ pub const PUBLISHED: [&str; 27] = [
     "racks",
     "replicas",
     "repositories",
+    "stops",
     "suspect",
     "suspects",
     "tombstones",
