@@ -80,7 +80,7 @@ impl Simulation {
     /// sizes on all the others.
     async fn build(&self) {
         let racks = 4 + self.below(3);
-        let mut id = 0;
+        let mut id: i64 = 0;
         for rack in 1..=racks {
             self.run(&format!("INSERT INTO racks (id, name) VALUES ({rack}, 'rack-{rack}')")).await;
             for _ in 0..2 + self.below(2) {
@@ -92,7 +92,7 @@ impl Simulation {
                 )).await;
             }
         }
-        let new: BTreeSet<i64> = (0..1 + self.below(2)).map(|_| 1 + self.below(id.unsigned_abs())).collect();
+        let new: BTreeSet<i64> = (0..=self.below(2)).map(|_| 1 + self.below(id.unsigned_abs())).collect();
         let room: i64 = self.number("SELECT sum(capacity) FROM fileservers").await;
         let mut view = self.view(&[]).await;
         for id in &new {

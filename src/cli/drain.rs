@@ -124,7 +124,11 @@ fn line(one: &DrainRow, now: Millis) -> String {
     }
     let gone = (one.replicas - one.left).max(0);
     let took = (now - one.since).max(1_000);
-    let ahead = one.left.saturating_mul(took).checked_div(gone).map_or_else(String::new, |ms| format!(", ~{}", span(ms)));
+    let ahead = one
+        .left
+        .saturating_mul(took)
+        .checked_div(gone)
+        .map_or_else(String::new, |ms| format!(", ~{}", span(ms)));
     format!(
         "{}  {} %  {} of {} copies left ({}), {}/min{ahead}",
         one.name,
