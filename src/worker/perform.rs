@@ -7,7 +7,7 @@ use super::steps::{self, Task};
 use super::{Worker, millis};
 use crate::database::attempts;
 use crate::fleet::Watch;
-use crate::model::attempt::Attempt;
+use crate::model::attempt::{Attempt, Step};
 use crate::model::wire::Progress;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
@@ -24,7 +24,7 @@ impl Worker {
     pub(super) async fn handle(&self, attempt: Attempt, over: CancellationToken) {
         let span = tracing::info_span!(
             "attempt.run", attempt.id = %attempt.id, finding.id = %attempt.finding_id,
-            repository.id = %attempt.plan.repository_id, step = %attempt.plan.step,
+            subject = %attempt.subject, step = %attempt.plan.step,
         );
         async {
             let begun = tokio::time::Instant::now();
@@ -39,7 +39,11 @@ impl Worker {
     /// which hangs up on the agent, and an agent ends work whose caller is gone.
     async fn outcome(&self, attempt: &Attempt, over: CancellationToken) -> Outcome {
         let quiet = Duration::from_millis(u64::try_from(attempt.plan.deadline_ms).unwrap_or(0));
-        let quiet = quiet.max(SHORTEST_QUIET);
+        // A program sees to its own deadline, and says nothing on its way.
+        let quiet = match attempt.plan.step {
+            Step::Exec => quiet + SHORTEST_QUIET,
+            _ => quiet.max(SHORTEST_QUIET),
+        };
         let (progress, seen) = watch::channel::<Option<Progress>>(None);
         let cancel = CancellationToken::new();
         let hang_up = cancel.clone().drop_guard();
@@ -80,7 +84,13 @@ impl Worker {
         if !self.recheck.holds(&attempt.goal, &attempt.subject).await {
             return Outcome::Stale("the goal no longer returns it".into());
         }
-        let facts = match Facts::read(&self.database, attempt.plan.repository_id).await {
+        if attempt.plan.step == Step::Exec {
+            return self.exec(attempt).await;
+        }
+        let Some(repository) = attempt.plan.repository_id else {
+            return Outcome::Stale("the plan names no repository".into());
+        };
+        let facts = match Facts::read(&self.database, repository).await {
             Ok(Some(facts)) => facts,
             Ok(None) => return Outcome::Stale("there is no such repository any more".into()),
             Err(error) => return error.into(),
@@ -89,7 +99,7 @@ impl Worker {
             Ok(ends) => ends,
             Err(instead) => return instead,
         };
-        let task = Task { worker: self, attempt, ends: &ends, watch };
+        let task = Task { worker: self, repository, attempt, ends: &ends, watch };
         steps::perform(&task, facts).await.unwrap_or_else(|instead| instead)
     }
 }

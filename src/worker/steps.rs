@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use crate::fleet::{Agents, CallError, Watch};
 use crate::model::attempt::{Attempt, Step};
 use crate::model::grant::End;
-use crate::model::id::RepositoryId;
+use crate::model::id::{FileserverId, RepositoryId};
 use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
@@ -17,6 +17,8 @@ mod verify;
 
 /// What a step is given besides its facts.
 pub(super) struct Task<'a> {
+    /// The repository.
+    pub(super) repository: RepositoryId,
     /// Database, agents, settings.
     pub(super) worker: &'a Worker,
     /// The attempt.
@@ -37,6 +39,7 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Replicate => replicate::replicate(task, facts).await,
         Step::Move => moving::move_away(task, facts).await,
         Step::Verify => verify::verify(task, facts).await,
+        Step::Exec => Err(Outcome::Stale("a program is not an agent's step".into())),
     }
 }
 
@@ -46,7 +49,12 @@ impl Task<'_> {
     }
 
     fn repository(&self) -> RepositoryId {
-        self.attempt.plan.repository_id
+        self.repository
+    }
+
+    /// The fileserver that is changed or looked at.
+    fn here(&self) -> FileserverId {
+        self.ends.here
     }
 
     fn epoch(&self) -> i64 {
