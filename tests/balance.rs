@@ -205,10 +205,10 @@ impl Simulation {
                 continue;
             };
             taken.insert(repository);
-            for end in [plan.source_id, Some(plan.destination_id)].into_iter().flatten() {
+            for end in [plan.source_id, plan.destination_id].into_iter().flatten() {
                 *round.busy.entry(end).or_insert(0) += 1;
             }
-            *round.arriving.entry(plan.destination_id).or_insert(0) += plan.bytes;
+            *round.arriving.entry(plan.destination_id.unwrap()).or_insert(0) += plan.bytes;
             self.carry_out(&plan, row.subject.fileserver().unwrap(), &view).await;
             done += 1;
         }
@@ -216,7 +216,7 @@ impl Simulation {
     }
 
     async fn carry_out(&mut self, plan: &Plan, leaves: FileserverId, view: &FleetView) {
-        let (id, to) = (repository_of(plan), plan.destination_id);
+        let (id, to) = (repository_of(plan), plan.destination_id.unwrap());
         let before = &view.repositories[&id];
         assert!(before.on(to).is_none(), "it is there already");
         let racks = |on: Vec<FileserverId>| -> usize {
@@ -257,7 +257,7 @@ fn is_live(replica: &Replica) -> bool {
 }
 
 fn repository_of(plan: &Plan) -> RepositoryId {
-    plan.repository_id
+    plan.repository_id.unwrap()
 }
 
 fn finding(index: usize, row: &Exception) -> Finding {

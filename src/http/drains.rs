@@ -40,7 +40,14 @@ pub async fn evacuate(api: &Api, ask: &Evacuate) -> Result<Changed, Problem> {
         if one.intent == Intent::Retire {
             return Err(Problem::refused(format!("fileserver {} is retired", one.name)));
         }
-        asked.push(one);
+        // One that is being emptied was proven when that was asked for.
+        if one.intent != Intent::Evacuate {
+            asked.push(one);
+        }
+    }
+    if asked.is_empty() {
+        let message = format!("{} is being emptied already", ask.fileservers.join(", "));
+        return Ok(Changed { message, changed: false });
     }
     let names: Vec<&str> = asked.iter().map(|one| one.name.as_str()).collect();
     let ids: Vec<FileserverId> = asked.iter().map(|one| one.id).collect();

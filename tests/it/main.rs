@@ -9,7 +9,9 @@
     reason = "tests"
 )]
 
+mod balance;
 mod death;
+mod drain;
 mod edits;
 mod heal;
 mod refusals;

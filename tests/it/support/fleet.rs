@@ -79,6 +79,15 @@ impl Fleet {
     }
 
     fn add_agent(&mut self, n: usize) {
+        self.add(n, &format!("rack-{n}"), &[]);
+    }
+
+    /// Adds fileserver `fs-N` in a rack, with so many bytes, and starts its agent.
+    pub fn add_agent_in(&mut self, n: usize, rack: usize, capacity: String) {
+        self.add(n, &format!("rack-{rack}"), &["--capacity".to_owned(), capacity]);
+    }
+
+    fn add(&mut self, n: usize, rack: &str, flags: &[String]) {
         let (name, port) = (format!("fs-{n}"), free_port());
         let address = format!("127.0.0.1:{port}");
         let output = trued()
@@ -88,7 +97,7 @@ impl Fleet {
                 "add",
                 &name,
                 "--rack",
-                &format!("rack-{n}"),
+                rack,
                 "--url",
                 &format!("http://{address}"),
             ])
@@ -100,11 +109,12 @@ impl Fleet {
         std::fs::write(&file, enrolment).expect("written");
         let mut command = trued();
         command.arg("agent").arg("--enrolment").arg(file).arg("--root").arg(self.directory.join(&name));
-        command.args(["--listen", &address]);
+        command.args(["--listen", &address]).args(flags);
         self.agents.push(Process::start(&mut command));
     }
 
-    fn all_online(&self) {
+    /// Waits until all are online and count.
+    pub fn all_online(&self) {
         until("all fileservers are online and count", secs(60), || {
             let listed = self.json(&["fileserver", "list"]);
             let all = listed["fileservers"].as_array().expect("fileservers");
