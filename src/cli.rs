@@ -6,6 +6,8 @@
 pub mod args;
 pub mod backlog;
 pub mod client;
+pub mod confirm;
+pub mod drain;
 pub mod enrolment;
 pub mod failure;
 pub mod fileserver;

@@ -55,7 +55,8 @@ impl Monitor {
         highest: Seen,
     ) -> Status {
         let facts = self.facts().clone();
-        let sums = facts.sums.unwrap_or(Sums { capacity: 0, used: 0, free: 0, reserved: 0 });
+        let sums =
+            facts.sums.unwrap_or(Sums { capacity: 0, used: 0, free: 0, reserved: 0, whole_disk: false });
         let (inventory_generation, inventory_complete) = store.inventory.progress();
         Status {
             fileserver: store.fileserver.clone(),
@@ -63,6 +64,7 @@ impl Monitor {
             root_id: self.owner.root_id.clone(),
             root: store.layout.root().display().to_string(),
             capacity: sums.capacity,
+            whole_disk: sums.whole_disk,
             disk_used: sums.used,
             disk_free: sums.free,
             load: facts.load,

@@ -1,6 +1,7 @@
 //! What every room of the agent works with: paths, git, keys, space, and who must hear of a change.
 
-pub use super::inventory::Fingerprint;
+pub use super::bandwidth::Bandwidth;
+use super::inventory::Fingerprint;
 pub use super::space::Reservation;
 
 use super::git::Git;
@@ -38,6 +39,8 @@ pub struct Store {
     pub(super) space: Arc<Space>,
     /// Who reads objects now.
     pub(super) holds: Arc<Holds>,
+    /// What all copies share.
+    pub(super) bandwidth: Arc<Bandwidth>,
 }
 
 impl Store {
@@ -73,6 +76,7 @@ impl Store {
             inventory,
             space,
             holds: Arc::default(),
+            bandwidth: Arc::new(Bandwidth::new(0)),
         })
     }
 

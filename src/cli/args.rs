@@ -7,8 +7,8 @@ mod verbs;
 pub use goal::{GoalCommand, GoalVerb, SetValues};
 pub use inventory::{Asked, InventoryCommand, InventoryVerb};
 pub use verbs::{
-    AddedRole, Change, FileserverCommand, FileserverVerb, Import, PartCommand, PartVerb, RepoCommand,
-    RepoVerb,
+    AcceptEmpty, AddedRole, Change, Evacuate, FileserverCommand, FileserverVerb, Import, Lost, OkToStop,
+    PartCommand, PartVerb, Quiesce, RepoCommand, RepoVerb,
 };
 
 use crate::config::value;

@@ -2,7 +2,9 @@
 
 use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, brakes, fileservers, goals, pauses, report, suspects, tidying};
+use crate::database::{
+    Database, Result, brakes, drains, fileservers, goals, pauses, report, suspects, tidying,
+};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -68,8 +70,10 @@ impl Sampler {
         self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
         let brakes = brakes::all(db).await?;
         let nothing_ended = codes::nothing_ended(db, now).await?;
+        let drains = drains::all(db).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, nothing_ended, now };
+        let facts =
+            Facts { goals, backlog, fileservers, drains: &drains, brakes: &brakes, nothing_ended, now };
         let raised = codes::report(&facts).codes;
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));

@@ -116,6 +116,8 @@ pub struct Fileserver {
     pub load: i64,
     /// Git processes that run there now.
     pub processes: i64,
+    /// Reads that have run there for over a minute.
+    pub long_reads: i64,
     /// Share of new replicas it is offered, in hundredths; 100 is ordinary.
     pub weight: i64,
     /// Version of the agent.

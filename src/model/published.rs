@@ -30,6 +30,7 @@ pub const PUBLISHED: [&str; 28] = [
     "racks",
     "replicas",
     "repositories",
+    "stops",
     "suspect",
     "suspects",
     "tombstones",

@@ -126,6 +126,9 @@ pub struct Status {
     pub root: String,
     /// Bytes it may use.
     pub capacity: i64,
+    /// Whether capacity and use are those of the disk as a whole; else of repositories alone.
+    #[serde(default)]
+    pub whole_disk: bool,
     /// Bytes it uses.
     pub disk_used: i64,
     /// Bytes that new copies may take.

@@ -47,6 +47,7 @@ pub fn fileserver(id: i64, rack: i64) -> Fileserver {
         disk_free: 600,
         load: 0,
         processes: 0,
+        long_reads: 0,
         weight: 100,
         agent_version: None,
         git_version: None,

@@ -9,8 +9,10 @@
     reason = "tests"
 )]
 
+mod balance;
 mod death;
 mod disks;
+mod drain;
 mod edits;
 mod files;
 mod heal;

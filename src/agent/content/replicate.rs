@@ -178,6 +178,7 @@ impl Copying<'_> {
                 if let Some(due) = due {
                     tokio::time::sleep_until(began + due).await;
                 }
+                self.store.bandwidth.pass(count).await;
             }
         };
         let files = manifest.files.iter().map(|file| {

@@ -27,6 +27,7 @@ fn status(root: &str) -> Status {
         root_id: root.to_owned(),
         root: format!("/{root}"),
         capacity: 1_000,
+        whole_disk: false,
         disk_used: 400,
         disk_free: 600,
         load: 250,
