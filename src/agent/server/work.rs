@@ -5,9 +5,10 @@ use super::{Agent, Answer, LARGEST_BODY, LARGEST_IMPORT, body, query, repository
 use crate::agent::admission::Admitted;
 use crate::agent::content;
 use crate::agent::epochs::Writer;
+use crate::agent::inventory::Fingerprint;
 use crate::agent::inventory::Marked;
 use crate::agent::long;
-use crate::agent::store::{Fingerprint, Source};
+use crate::agent::store::Source;
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::{Action, Grant};
 use crate::model::id::RepositoryId;
