@@ -1,10 +1,12 @@
 //! The fleet at a glance, and the codes that a person should know of.
 
 use super::codes::{self, Facts};
+use super::drains::progress;
 use super::problem::{Answer, Problem};
-use super::shapes::{Backlog, BrakeRow, FileserverRow, GoalRow, PressureRow, Status};
+use super::shapes::{Backlog, BrakeRow, DrainShown, FileserverRow, GoalRow, PressureRow, Status};
 use super::state::Api;
 use super::steering;
+use crate::database::drains::{self, Drain};
 use crate::database::pauses::{self, Pause};
 use crate::database::report::BacklogCounts;
 use crate::database::{brakes, fileservers, goals, report};
@@ -63,6 +65,7 @@ fn blind(api: &Api, trouble: &str) -> Status {
         goals: &[],
         backlog: &BacklogCounts::default(),
         fileservers: &[],
+        drains: &[],
         brakes: &[],
         nothing_ended: false,
         sql: Some(trouble),
@@ -73,6 +76,7 @@ fn blind(api: &Api, trouble: &str) -> Status {
         goals: Vec::new(),
         backlog: backlog(facts.backlog, 0),
         fileservers: Vec::new(),
+        drains: Vec::new(),
         brakes: Vec::new(),
         pressure: None,
         health: codes::report(&facts),
@@ -88,12 +92,14 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
     let brakes = brakes::all(&api.db).await?;
     let held: BTreeMap<_, _> = brakes::held(&api.db).await?.into_iter().collect();
     let rows = rows(api, &all).await?;
+    let drains = drains::all(&api.db).await?;
     let nothing_ended = codes::nothing_ended(&api.db, now).await?;
     let redis = api.redis_away();
     let facts = Facts {
         goals: &states,
         backlog: &counts,
         fileservers: &all,
+        drains: &drains,
         brakes: &brakes,
         nothing_ended,
         sql: trouble,
@@ -106,6 +112,7 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
         goals: states.into_iter().map(|one| goal_row(one, &pauses)).collect(),
         backlog: backlog(&counts, now),
         fileservers: rows,
+        drains: drains.iter().map(|one| drain_shown(one, now)).collect(),
         brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
         pressure: pressure(api),
         health,
@@ -124,6 +131,18 @@ fn pressure(api: &Api) -> Option<PressureRow> {
         round_trip_ms: standing.round_trip.map(millis),
         lag_ms: millis(standing.lag),
     })
+}
+
+fn drain_shown(drain: &Drain, now: Millis) -> DrainShown {
+    let (percent, ahead) = progress(drain, now);
+    DrainShown {
+        name: drain.name.clone(),
+        percent,
+        left: drain.left,
+        seconds_left: ahead.map(|ms| ms / 1_000),
+        processes: drain.processes,
+        lost: drain.lost_at.is_some(),
+    }
 }
 
 fn brake_row(brake: Brake, held: &BTreeMap<String, i64>) -> BrakeRow {

@@ -59,6 +59,10 @@ struct ByOutcome {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Alone {}
 
+struct ByFileserver {
+    fileserver: String,
+}
+
 /// All metrics of this process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -80,6 +84,7 @@ pub struct Metrics {
     sql_up: Gauge,
     sql_round_trip: Family<Alone, Gauge<f64, AtomicU64>>,
     pace: Gauge<f64, AtomicU64>,
+    locks_removed: Family<ByFileserver, Gauge>,
 }
 
 impl Default for Metrics {
@@ -103,6 +108,7 @@ impl Default for Metrics {
             sql_up: Gauge::default(),
             sql_round_trip: Family::default(),
             pace: Gauge::default(),
+            locks_removed: Family::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -165,6 +171,11 @@ impl Default for Metrics {
             "pressure_pace_ratio",
             "The share of their pace at which dispatch and evaluation go: below 1 the brake sql holds",
             metrics.pace.clone(),
+        );
+        registry.register(
+            "fileserver_locks_removed",
+            "Locks of dead gits that the agent removed since it started",
+            metrics.locks_removed.clone(),
         );
         Self { registry, ..metrics }
     }
@@ -245,6 +256,12 @@ impl Metrics {
     /// Says whether Redis takes what is sent.
     pub fn redis(&self, up: bool) {
         self.redis_up.get_or_create(&Alone::default()).set(i64::from(up));
+    }
+
+    /// Sets how many locks of dead gits a fileserver's agent removed.
+    pub fn locks_removed(&self, fileserver: &str, count: i64) {
+        let label = ByFileserver { fileserver: fileserver.to_owned() };
+        self.locks_removed.get_or_create(&label).set(count);
     }
 
     /// Everything, as OpenMetrics text.

@@ -9,7 +9,10 @@
     reason = "tests"
 )]
 
+mod balance;
 mod death;
+mod disks;
+mod drain;
 mod edits;
 mod files;
 mod heal;
@@ -17,6 +20,7 @@ mod many;
 mod postgres;
 mod redis;
 mod refusals;
+mod resume;
 mod split;
 mod support;
 mod tls;

@@ -77,7 +77,7 @@ fn parts_are_killed_at_random_under_damage_and_everything_converges() {
             0 => fleet.kill_controller(0),
             1 => fleet.kill_controller(1),
             n @ 2..=4 => fleet.kill_worker(n - 2),
-            n => fleet.kill_agent(n - 5),
+            n => fleet.restart_agent(n - 4),
         }
         killed += 1;
     }

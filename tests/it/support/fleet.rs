@@ -17,10 +17,12 @@ pub struct Fleet {
     pub agents: Vec<Process>,
     /// For parts that are started from now on.
     pub environment: Vec<(String, String)>,
+    addresses: Vec<String>,
     listen: String,
     settings: PathBuf,
+    /// What each agent is started with besides.
+    flags: Vec<Vec<String>>,
     others: Vec<Other>,
-    agent_lines: Vec<Vec<String>>,
 }
 
 /// A controller beside the first.
@@ -47,10 +49,11 @@ impl Fleet {
             workers: Vec::new(),
             agents: Vec::new(),
             environment: Vec::new(),
+            addresses: Vec::new(),
+            flags: Vec::new(),
             listen,
             settings: file,
             others: Vec::new(),
-            agent_lines: Vec::new(),
         };
         fleet.on_database(&["migrate"]);
         let enrolment = fleet.on_database(&["part", "add", "controller", "ctl-1"]);
@@ -117,12 +120,6 @@ impl Fleet {
         self.workers[n] = Process::start(&mut command);
     }
 
-    /// `kill -9` and a new start.
-    pub fn kill_agent(&mut self, n: usize) {
-        self.agents[n].kill();
-        self.agents[n] = Process::start(trued().args(&self.agent_lines[n]));
-    }
-
     /// The copies of a repository; none when the API did not answer.
     pub fn copies_if_answered(&self, name: &str) -> Vec<Copy> {
         let output = self.run(&["repo", "show", name, "-o", "json"]);
@@ -140,33 +137,56 @@ impl Fleet {
     }
 
     fn add_agent(&mut self, n: usize) {
+        self.add(n, &format!("rack-{n}"), &[]);
+    }
+
+    /// Adds fileserver `fs-N` in a rack, with so many bytes, and starts its agent.
+    pub fn add_agent_in(&mut self, n: usize, rack: usize, capacity: String) {
+        self.add(n, &format!("rack-{rack}"), &["--capacity".to_owned(), capacity]);
+    }
+
+    fn add(&mut self, n: usize, rack: &str, flags: &[String]) {
         let (name, port) = (format!("fs-{n}"), free_port());
         let address = format!("127.0.0.1:{port}");
         let output = trued()
             .env("TRUED_URL", &self.url)
-            .args([
-                "fileserver",
-                "add",
-                &name,
-                "--rack",
-                &format!("rack-{n}"),
-                "--url",
-                &format!("http://{address}"),
-            ])
+            .args(["fileserver", "add", &name, "--rack", rack, "--url", &format!("http://{address}")])
             .output()
             .expect("the program runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let enrolment = output.stdout;
         let file = self.directory.join(format!("{name}.json"));
         std::fs::write(&file, enrolment).expect("written");
-        let (file, root) = (file.display().to_string(), self.directory.join(&name).display().to_string());
-        let words = ["agent", "--enrolment", &file, "--root", &root, "--listen", &address];
-        let line: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        self.agents.push(Process::start(trued().args(&line)));
-        self.agent_lines.push(line);
+        self.addresses.push(address);
+        self.flags.push(flags.to_vec());
+        self.agents.push(self.agent(n));
     }
 
-    fn all_online(&self) {
+    fn agent(&self, n: usize) -> Process {
+        let (name, address) = (format!("fs-{n}"), &self.addresses[n - 1]);
+        let mut command = trued();
+        command.arg("agent").arg("--enrolment").arg(self.directory.join(format!("{name}.json")));
+        command
+            .arg("--root")
+            .arg(self.directory.join(&name))
+            .args(["--listen", address])
+            .args(&self.flags[n - 1]);
+        Process::start(&mut command)
+    }
+
+    /// Kills an agent and starts it again, at the same address.
+    pub fn restart_agent(&mut self, n: usize) {
+        self.agents[n - 1].kill();
+        self.agents[n - 1] = self.agent(n);
+    }
+
+    /// Where an agent listens.
+    pub fn address(&self, n: usize) -> &str {
+        &self.addresses[n - 1]
+    }
+
+    /// Waits until all are online and count.
+    pub fn all_online(&self) {
         until("all fileservers are online and count", secs(60), || {
             let listed = self.json(&["fileserver", "list"]);
             let all = listed["fileservers"].as_array().expect("fileservers");
