@@ -59,6 +59,7 @@ struct ByOutcome {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Alone {}
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByFileserver {
     fileserver: String,
 }
