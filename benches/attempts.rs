@@ -15,7 +15,6 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio_util::sync::CancellationToken;
 use trued::controller::{Controller, Pace, Settings};
 use trued::database::scratch::Scratch;
 use trued::database::{Database, attempts};
