@@ -208,7 +208,8 @@ async fn view(
 /// Bytes that live attempts bring to each fileserver.
 fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
     let mut arriving = BTreeMap::new();
-    for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step != Step::Verify) {
+    let brings = |plan: &&Plan| !matches!(plan.step, Step::Verify | Step::Remove | Step::Purge);
+    for plan in running.iter().map(|attempt| &attempt.plan).filter(brings) {
         *arriving.entry(plan.destination_id).or_default() += plan.bytes.max(0);
     }
     arriving

@@ -103,7 +103,7 @@ async fn try_record(
 
 /// Locks the repository and says whether a result of this epoch may be written; with a version, also whether
 /// nothing was pushed since it was read and no push is open.
-async fn guard(
+pub(super) async fn guard(
     tx: &mut Tx,
     id: RepositoryId,
     version: Option<i64>,

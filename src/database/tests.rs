@@ -18,6 +18,7 @@ mod findings;
 mod history;
 mod inventory;
 mod places;
+mod removals;
 mod replicas;
 mod statements;
 mod suspects;

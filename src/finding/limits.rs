@@ -103,7 +103,7 @@ impl<'a> Limits<'a> {
         self.count(lane, &repair.name, plan);
         *self.started.entry(repair.name.clone()).or_insert(0) += 1;
         // A resync that cannot mend a copy makes it anew beside the old one: it may need all of its bytes.
-        if plan.step != Step::Verify {
+        if !matches!(plan.step, Step::Verify | Step::Remove | Step::Purge) {
             let arriving = self.arriving.entry(plan.destination_id).or_insert(0);
             *arriving = arriving.saturating_add(plan.bytes);
         }

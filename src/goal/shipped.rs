@@ -7,13 +7,18 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The shipped goals' files: name and text.
-pub const FILES: [(&str, &str); 8] = [
+pub const FILES: &[(&str, &str)] = &[
     ("agents-current.sql", include_str!("../../goals/agents-current.sql")),
     ("controller-works.sql", include_str!("../../goals/controller-works.sql")),
+    ("fileservers-evacuate.sql", include_str!("../../goals/fileservers-evacuate.sql")),
     ("headroom-remains.sql", include_str!("../../goals/headroom-remains.sql")),
     ("last-copies-safe.sql", include_str!("../../goals/last-copies-safe.sql")),
+    ("orphans-removed.sql", include_str!("../../goals/orphans-removed.sql")),
+    ("quarantine-purged.sql", include_str!("../../goals/quarantine-purged.sql")),
     ("racks-differ.sql", include_str!("../../goals/racks-differ.sql")),
+    ("removals-finish.sql", include_str!("../../goals/removals-finish.sql")),
     ("replicas-match.sql", include_str!("../../goals/replicas-match.sql")),
+    ("replicas-not-excess.sql", include_str!("../../goals/replicas-not-excess.sql")),
     ("replicas-suffice.sql", include_str!("../../goals/replicas-suffice.sql")),
     ("replicas-verified.sql", include_str!("../../goals/replicas-verified.sql")),
 ];

@@ -2,7 +2,7 @@
 
 use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, brakes, fileservers, goals, report, suspects};
+use crate::database::{Database, Result, brakes, fileservers, goals, inventory, report, suspects};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -64,7 +64,9 @@ impl Sampler {
         let brakes = brakes::all(db).await?;
         let nothing_ended = codes::nothing_ended(db, now).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, nothing_ended, now };
+        let unknown = inventory::unknown(db).await?;
+        let facts =
+            Facts { goals, backlog, fileservers, brakes: &brakes, unknown: &unknown, nothing_ended, now };
         let raised = codes::report(&facts).codes;
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));

@@ -5,7 +5,7 @@ use super::problem::{Answer, Problem};
 use super::shapes::{Backlog, BrakeRow, FileserverRow, GoalRow, Status};
 use super::state::Api;
 use crate::database::report::BacklogCounts;
-use crate::database::{brakes, fileservers, goals, report};
+use crate::database::{brakes, fileservers, goals, inventory, report};
 use crate::model::Millis;
 use crate::model::brake::Brake;
 use crate::model::finding::FindingState;
@@ -36,8 +36,16 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let held: BTreeMap<_, _> = brakes::held(&api.db).await?.into_iter().collect();
     let rows = rows(api, &all).await?;
     let nothing_ended = codes::nothing_ended(&api.db, now).await?;
-    let facts =
-        Facts { goals: &states, backlog: &counts, fileservers: &all, brakes: &brakes, nothing_ended, now };
+    let unknown = inventory::unknown(&api.db).await?;
+    let facts = Facts {
+        goals: &states,
+        backlog: &counts,
+        fileservers: &all,
+        brakes: &brakes,
+        unknown: &unknown,
+        nothing_ended,
+        now,
+    };
     let health = codes::report(&facts);
     Ok(Status {
         goals: states.into_iter().map(goal_row).collect(),

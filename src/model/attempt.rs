@@ -87,8 +87,20 @@ words!(
         Replicate = "replicate",
         /// Compare a replica with its disk.
         Verify = "verify",
+        /// Take a replica away that is provably spare: set aside at its agent, never unlinked.
+        Remove = "remove",
+        /// Unlink what was set aside, or what stands where nothing may.
+        Purge = "purge",
     }
 );
+
+impl Step {
+    /// Whether it takes something away: then its finding must be known to hold, not only not known to be over.
+    #[must_use]
+    pub const fn takes_away(self) -> bool {
+        matches!(self, Self::Remove | Self::Purge)
+    }
+}
 
 /// A repair made exact for one finding: no choice is left open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +121,9 @@ pub struct Plan {
     pub bytes_per_second: i64,
     /// Whether the repository's write lock is taken for it.
     pub write_lock: bool,
+    /// Which copy in quarantine is meant, by its path below the agent's root; none: the copy at its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
 }
 
 /// One attempt that is queued or running.

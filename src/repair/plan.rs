@@ -13,6 +13,8 @@ use crate::model::finding::{Deferral, Finding};
 use crate::model::fleet::{Fileserver, Health, Intent, ReplicaState};
 use crate::model::id::FileserverId;
 
+mod away;
+
 /// The shipped goal whose findings nothing but a copy in another rack can end: one more copy in a rack that
 /// has one would leave it as it is, and be made again and again.
 const WANTS_NEW_RACK: &str = "racks-differ";
@@ -37,15 +39,19 @@ pub fn plan_under(
     pressure: &dyn Pressure,
     seed: u64,
 ) -> Result<Plan, Deferral> {
+    if repair.step == Step::Purge {
+        return away::purge(finding, repair, fleet, pressure);
+    }
     let repository =
         finding.subject.repository().and_then(|id| fleet.repositories.get(&id)).ok_or_else(gone)?;
     let planner = Planner { finding, repair, fleet, repository, pressure };
     let destination = match repair.step {
         Step::Replicate => planner.new_place(seed)?,
         Step::Resync | Step::Verify => planner.subject_place()?,
+        Step::Remove | Step::Purge => planner.spare_place()?,
     };
     let source = match repair.step {
-        Step::Verify => None,
+        Step::Verify | Step::Remove | Step::Purge => None,
         Step::Resync | Step::Replicate => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
@@ -72,6 +78,7 @@ impl Planner<'_> {
             bytes_per_second: self.repair.throttle.bytes_per_second,
             // Reading never stops a push.
             write_lock: !self.repair.yields() && self.finding.ineffective >= self.repair.retry.lock_after,
+            path: None,
         }
     }
 
@@ -82,14 +89,7 @@ impl Planner<'_> {
         if !matches!(replica.state, ReplicaState::Live | ReplicaState::Leaving) {
             return Err(gone());
         }
-        let fileserver = self.fleet.fileservers.get(&id).ok_or_else(gone)?;
-        if fileserver.health != Health::Online {
-            return Err(Deferral::FileserverAway { fileserver: fileserver.name.clone() });
-        }
-        if fileserver.empty_since.is_some() {
-            // An unmounted disk looks like this: filling the directory beneath it would hide what is there.
-            return Err(Deferral::NoDestination { causes: vec![("with an empty root".to_owned(), 1)] });
-        }
+        answering(self.fleet, id)?;
         self.pressure.barred(id).map_or(Ok(id), Err)
     }
 
@@ -143,6 +143,19 @@ impl Planner<'_> {
             .map(|one| one.id)
             .ok_or_else(|| barred.unwrap_or(Deferral::NoSource))
     }
+}
+
+/// Whether what stands on a fileserver can be worked on now.
+fn answering(fleet: &FleetView, id: FileserverId) -> Result<(), Deferral> {
+    let fileserver = fleet.fileservers.get(&id).ok_or_else(gone)?;
+    if fileserver.health != Health::Online {
+        return Err(Deferral::FileserverAway { fileserver: fileserver.name.clone() });
+    }
+    if fileserver.empty_since.is_some() {
+        // An unmounted disk looks like this: filling the directory beneath it would hide what is there.
+        return Err(Deferral::NoDestination { causes: vec![("with an empty root".to_owned(), 1)] });
+    }
+    Ok(())
 }
 
 /// What the finding was about is not in the view: the goal's next evaluation will not return it.

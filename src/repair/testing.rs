@@ -104,6 +104,8 @@ pub fn repair(step: Step) -> Repair {
         Step::Replicate => "re-replicate",
         Step::Resync => "resync",
         Step::Verify => "verify",
+        Step::Remove => "evacuate",
+        Step::Purge => "purge",
     };
     Repair {
         name: name.to_owned(),
@@ -129,6 +131,8 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
         Step::Replicate => ("replicas-suffice", 200),
         Step::Resync => ("replicas-match", 100),
         Step::Verify => ("replicas-verified", 50),
+        Step::Remove => ("fileservers-evacuate", 100),
+        Step::Purge => ("quarantine-purged", 10),
     };
     Finding {
         id: FindingId(id),

@@ -7,7 +7,7 @@ use super::steps::{self, Task};
 use super::{Worker, millis};
 use crate::database::attempts;
 use crate::fleet::Watch;
-use crate::model::attempt::Attempt;
+use crate::model::attempt::{Attempt, Step};
 use crate::model::wire::Progress;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
@@ -77,8 +77,15 @@ impl Worker {
     }
 
     async fn work(&self, attempt: &Attempt, watch: &Watch) -> Outcome {
-        if !self.recheck.holds(&attempt.goal, &attempt.subject).await {
-            return Outcome::Stale("the goal no longer returns it".into());
+        let step = attempt.plan.step;
+        match self.recheck.holds(&attempt.goal, &attempt.subject).await {
+            Some(true) => {}
+            None if !step.takes_away() => {}
+            Some(false) => return Outcome::Stale("the goal no longer returns it".into()),
+            None => return Outcome::Away("its goal could not be asked whether it still holds".into()),
+        }
+        if step == Step::Purge {
+            return steps::purge(self, attempt, watch).await.unwrap_or_else(|instead| instead);
         }
         let facts = match Facts::read(&self.database, attempt.plan.repository_id).await {
             Ok(Some(facts)) => facts,

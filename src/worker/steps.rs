@@ -10,9 +10,13 @@ use crate::model::id::RepositoryId;
 use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
+mod purge;
+mod remove;
 mod replicate;
 mod resync;
 mod verify;
+
+pub(super) use purge::purge;
 
 /// What a step is given besides its facts.
 pub(super) struct Task<'a> {
@@ -35,6 +39,8 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Resync => resync::resync(task, facts).await,
         Step::Replicate => replicate::replicate(task, facts).await,
         Step::Verify => verify::verify(task, facts).await,
+        Step::Remove => remove::remove(task, facts).await,
+        Step::Purge => purge::purge(task.worker, task.attempt, task.watch).await,
     }
 }
 

@@ -30,6 +30,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+mod away;
+
 pub(super) const SECRET: [u8; 32] = [7; 32];
 
 pub(super) fn sum(byte: u8) -> Checksum {
@@ -49,6 +51,10 @@ pub(super) struct Disks {
     pub(super) epochs: BTreeMap<RepositoryId, i64>,
     /// Calls, as `fs-1 resync`.
     pub(super) calls: Vec<String>,
+    /// What each copy that was set aside has, by its path.
+    pub(super) quarantined: BTreeMap<(String, String), Option<Checksum>>,
+    /// Calls that wait until they are let go, as `fs-1 quarantine`; `true`: what they ask for is done before.
+    pub(super) frozen: BTreeMap<String, bool>,
 }
 
 #[derive(Clone)]
@@ -67,6 +73,7 @@ pub(super) struct Fleet {
     pub(super) holds: Arc<AtomicBool>,
     open: Arc<AtomicUsize>,
     running: JoinSet<()>,
+    apart: Option<tokio::runtime::Runtime>,
 }
 
 struct Held(Arc<AtomicBool>);
@@ -75,15 +82,15 @@ struct Held(Arc<AtomicBool>);
 pub(super) struct Faulty;
 
 impl Recheck for Faulty {
-    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
+    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, Option<bool>> {
         async { panic!("a fault") }.boxed()
     }
 }
 
 impl Recheck for Held {
-    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
+    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, Option<bool>> {
         let holds = self.0.load(Ordering::SeqCst);
-        async move { holds }.boxed()
+        async move { Some(holds) }.boxed()
     }
 }
 
@@ -104,7 +111,8 @@ pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let agent = Agent { disks: Arc::clone(&disks), open: Arc::clone(&open) };
-        let router = Router::new().route("/v1/repositories/{id}/{what}", post(answer)).with_state(agent);
+        let router =
+            Router::new().route("/v1/repositories/{id}/{what}", post(away::answer)).with_state(agent);
         running.spawn(async move { axum::serve(listener, router).await.unwrap() });
         ids.push(fileserver(scratch.database(), number, &url).await);
     }
@@ -112,7 +120,16 @@ pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
     for number in 1..=copies {
         disks.lock().unwrap().copies.insert((format!("fs-{number}"), repository.id), Some(sum(1)));
     }
-    Fleet { scratch, repository, disks, ids, holds: Arc::new(AtomicBool::new(true)), open, running }
+    Fleet {
+        scratch,
+        repository,
+        disks,
+        ids,
+        holds: Arc::new(AtomicBool::new(true)),
+        open,
+        running,
+        apart: None,
+    }
 }
 
 async fn fileserver(db: &Database, number: u8, url: &str) -> FileserverId {
@@ -141,15 +158,33 @@ impl Fleet {
 
     /// Opens a finding and admits an attempt for it.
     pub(super) async fn admit(&self, step: Step, source: Option<usize>, destination: usize) {
-        let destination_id = self.ids[destination - 1];
+        let plan = self.plan(step, source, destination);
         let subject = match step {
             Step::Replicate => Subject::Repository(self.repository.id),
-            _ => Subject::Replica(self.repository.id, destination_id),
+            _ => Subject::Replica(self.repository.id, plan.destination_id),
         };
+        self.admit_plan("a-goal", subject, plan).await;
+    }
+
+    pub(super) fn plan(&self, step: Step, source: Option<usize>, destination: usize) -> Plan {
+        Plan {
+            step,
+            repository_id: self.repository.id,
+            source_id: source.map(|source| self.ids[source - 1]),
+            destination_id: self.ids[destination - 1],
+            bytes: 100,
+            deadline_ms: 60_000,
+            bytes_per_second: 0,
+            write_lock: false,
+            path: None,
+        }
+    }
+
+    pub(super) async fn admit_plan(&self, goal: &str, subject: Subject, plan: Plan) {
         let into = MergeInto {
-            goal: "a-goal".into(),
+            goal: goal.into(),
             subject: subject.kind(),
-            repair: Some(step.as_str().into()),
+            repair: Some(plan.step.as_str().into()),
             last_copies: false,
             began_at: self.db().now().await.unwrap(),
             backoff_ms: vec![0],
@@ -169,18 +204,9 @@ impl Fleet {
         let mut merge = Merge::begin(self.db(), into).await.unwrap();
         merge.add(&[row]).await.unwrap();
         merge.finish(1).await.unwrap();
-        let finding = crate::database::findings::of_repository(self.db(), self.repository.id).await.unwrap();
-        let plan = Plan {
-            step,
-            repository_id: self.repository.id,
-            source_id: source.map(|source| self.ids[source - 1]),
-            destination_id,
-            bytes: 100,
-            deadline_ms: 60_000,
-            bytes_per_second: 0,
-            write_lock: false,
-        };
-        assert_eq!(attempts::admit(self.db(), &[(finding[0].clone(), plan)]).await.unwrap().len(), 1);
+        let all = crate::database::findings::of_repository(self.db(), self.repository.id).await.unwrap();
+        let finding = all.into_iter().find(|finding| finding.goal == goal).unwrap();
+        assert_eq!(attempts::admit(self.db(), &[(finding, plan)]).await.unwrap().len(), 1);
     }
 
     pub(super) fn worker(&self, settings: Settings) -> Worker {
@@ -282,11 +308,11 @@ pub(super) fn quick() -> Settings {
 }
 
 /// Every call on a repository.
-async fn answer(
+async fn act(
     State(agent): State<Agent>,
     Path((id, what)): Path<(i64, String)>,
     headers: HeaderMap,
-    _: Bytes,
+    body: Bytes,
 ) -> Response {
     let key = ed25519_dalek::SigningKey::from_bytes(&SECRET).verifying_key();
     let grant = Grant::open(headers[GRANT_HEADER].to_str().unwrap(), |_| Some(key)).unwrap();
@@ -322,6 +348,8 @@ async fn answer(
             let (bytes, packs, loose) = (50, 1, 0);
             line(&VerifyAnswer { checksum, problem, journal_version: 1, bytes, packs, loose, generation: 5 })
         }
+        "quarantine" => away::set_aside(&mut disks, &place),
+        "purge" => away::purge(&mut disks, &place, &body),
         "replicate" if disks.copies.contains_key(&place) => refuse(RefusalCode::Exists),
         _ => {
             let source = grant.source.map(|source| (source.name, id));

@@ -13,5 +13,6 @@ mod death;
 mod edits;
 mod heal;
 mod refusals;
+mod removal;
 mod split;
 mod support;

@@ -1,4 +1,4 @@
-//! Work on one repository: verify, resync, replicate, quarantine, import. Each has the repository
+//! Work on one repository: verify, resync, replicate, import. Each has the repository
 //! to itself, in a task that outlives its request.
 
 use super::{Agent, Answer, LARGEST_BODY, LARGEST_IMPORT, body, query, repository, turn};
@@ -12,8 +12,8 @@ use crate::model::fleet::ObjectFormat;
 use crate::model::grant::{Action, Grant};
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    ChecksumRequest, ImportAnswer, ImportRequest, PackAnswer, QuarantineAnswer, QuarantineRequest, Refusal,
-    RefusalCode, ReplicateRequest, ResyncRequest,
+    ChecksumRequest, ImportAnswer, ImportRequest, PackAnswer, Refusal, RefusalCode, ReplicateRequest,
+    ResyncRequest,
 };
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -98,23 +98,6 @@ pub(super) async fn replicate(
     }))
 }
 
-pub(super) async fn quarantine(
-    State(agent): State<Arc<Agent>>,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    bytes: Body,
-) -> Result<Json<QuarantineAnswer>, Answer> {
-    let (id, admitted) = for_repair(&agent, &id, &headers)?;
-    let ask: QuarantineRequest = body(bytes, LARGEST_BODY).await?;
-    let held = hold(&agent, id, &admitted.grant).await?;
-    let store = Arc::clone(&agent.store);
-    let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |_| async move {
-        let _held = held;
-        content::quarantine(&store, id, &ask.reason).await
-    });
-    Ok(Json(answer.await?))
-}
-
 /// How the objects of a pack are named.
 #[derive(Debug, Deserialize)]
 pub(super) struct Format {
@@ -164,16 +147,20 @@ pub(super) async fn import_finish(
 }
 
 /// What a writer holds; dropped in this order.
-type Held = (Marked, Writer, tokio::sync::OwnedSemaphorePermit);
+pub(super) type Held = (Marked, Writer, tokio::sync::OwnedSemaphorePermit);
 
-async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant) -> Result<Held, Refusal> {
+pub(super) async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant) -> Result<Held, Refusal> {
     // In this order: a higher epoch ends the work whose turn it may need.
     let writer = agent.epochs.write(id, grant.epoch, &agent.tasks.token()).await?;
     let turn = turn(&agent.copies, "copies").await?;
     Ok((agent.store.inventory.mark_writing(id), writer, turn))
 }
 
-fn for_repair(agent: &Agent, id: &str, headers: &HeaderMap) -> Result<(RepositoryId, Admitted), Refusal> {
+pub(super) fn for_repair(
+    agent: &Agent,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<(RepositoryId, Admitted), Refusal> {
     let id = repository(id)?;
     let admitted = agent.admit(headers, Action::Repair, Some(id))?;
     if admitted.grant.epoch.is_none() {

@@ -15,6 +15,7 @@ pub struct Fleet {
     pub controller: Option<Process>,
     pub workers: Vec<Process>,
     pub agents: Vec<Process>,
+    addresses: Vec<String>,
     listen: String,
     settings: PathBuf,
 }
@@ -35,6 +36,7 @@ impl Fleet {
             controller: None,
             workers: Vec::new(),
             agents: Vec::new(),
+            addresses: Vec::new(),
             listen,
             settings: file,
         };
@@ -71,6 +73,7 @@ impl Fleet {
 
     fn part(&self, role: &str, enrolment: &str) -> Command {
         let mut command = trued();
+        command.env("TRUED_TEST_POINTS", self.points());
         command.arg("--config").arg(&self.settings).arg(role);
         command
             .args(["--database-url", &self.database_url, "--enrolment"])
@@ -98,10 +101,36 @@ impl Fleet {
         let enrolment = output.stdout;
         let file = self.directory.join(format!("{name}.json"));
         std::fs::write(&file, enrolment).expect("written");
+        let agent = self.agent(&name, &address);
+        self.agents.push(agent);
+        self.addresses.push(address);
+    }
+
+    fn agent(&self, name: &str, address: &str) -> Process {
         let mut command = trued();
-        command.arg("agent").arg("--enrolment").arg(file).arg("--root").arg(self.directory.join(&name));
-        command.args(["--listen", &address]);
-        self.agents.push(Process::start(&mut command));
+        command.env("TRUED_TEST_POINTS", self.points());
+        command.args(["agent", "--listen", address, "--enrolment"]);
+        command.arg(self.directory.join(format!("{name}.json")));
+        command.arg("--root").arg(self.directory.join(name));
+        Process::start(&mut command)
+    }
+
+    /// The file with the name of the point at which a process is to end.
+    pub fn points(&self) -> PathBuf {
+        self.directory.join("points")
+    }
+
+    /// Starts agents and workers again that are gone.
+    pub fn revive(&mut self) {
+        for n in 0..self.agents.len() {
+            if self.agents[n].is_gone() {
+                self.agents[n] = self.agent(&format!("fs-{}", n + 1), &self.addresses[n]);
+            }
+        }
+        self.workers.retain_mut(|worker| !worker.is_gone());
+        if self.workers.is_empty() {
+            self.start_worker();
+        }
     }
 
     fn all_online(&self) {
