@@ -30,6 +30,7 @@ pub mod brakes;
 pub mod fileservers;
 pub mod findings;
 pub mod fleet;
+pub mod flows;
 pub mod goals;
 pub mod goals_role;
 pub mod history;

@@ -10,7 +10,7 @@ use super::braking::Braking;
 use super::metrics::{add, set};
 use super::right::Right;
 use super::{Shared, millis, undoing};
-use crate::database::{self, attempts, fileservers, findings, repositories};
+use crate::database::{self, attempts, fileservers, findings, flows, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, Plan, Step};
@@ -201,8 +201,27 @@ async fn view(
             }
         }
     }
-    let fill_limit = shared.settings.fill_limit;
-    Ok(FleetView { fileservers, repositories: known, arriving: arriving(running), fill_limit })
+    let mut view = FleetView {
+        fileservers,
+        repositories: known,
+        arriving: arriving(running),
+        fill_limit: shared.settings.fill_limit,
+        ..FleetView::default()
+    };
+    if ready.iter().any(|finding| places(shared, finding)) {
+        for flow in flows::all(db).await? {
+            // What live attempts bring is counted already, resyncs included.
+            *view.arriving.entry(flow.fileserver_id).or_default() += flow.landed;
+            view.leaving.insert(flow.fileserver_id, flow.leaving);
+        }
+    }
+    Ok(view)
+}
+
+/// Whether a finding's repair chooses a place: for the others nobody asks what is under way.
+fn places(shared: &Shared, finding: &Finding) -> bool {
+    let repair = finding.repair.as_deref().and_then(|name| shared.repairs.get(name));
+    repair.is_some_and(|repair| repair.step.begins_copy())
 }
 
 /// Bytes that live attempts bring to each fileserver.

@@ -249,10 +249,26 @@ pub async fn finish_copy(
     epoch: i64,
     taken: &Taken,
 ) -> Result<Recorded> {
+    finish_move(db, repository, version, epoch, taken, None).await
+}
+
+/// Like [`finish_copy`]; `leaves`: a live replica that this one takes the place of. It becomes leaving in the same
+/// transaction, and only where the new one is in sync: at no moment do fewer count.
+///
+/// # Errors
+/// When no checksum was taken, or the engine fails.
+pub async fn finish_move(
+    db: &Database,
+    repository: RepositoryId,
+    version: i64,
+    epoch: i64,
+    taken: &Taken,
+    leaves: Option<FileserverId>,
+) -> Result<Recorded> {
     if taken.checksum.is_none() {
         return Err(DatabaseError::Refused("a copy without a checksum is not whole".to_owned()));
     }
-    retrying!(try_finish_copy(db, repository, version, epoch, taken).await)
+    retrying!(try_finish_copy(db, repository, version, epoch, taken, leaves).await)
 }
 
 async fn try_finish_copy(
@@ -261,6 +277,7 @@ async fn try_finish_copy(
     version: i64,
     epoch: i64,
     taken: &Taken,
+    leaves: Option<FileserverId>,
 ) -> Result<Recorded> {
     let doing = "finishing a copy";
     let mut tx = Tx::begin(db).await?;
@@ -287,9 +304,22 @@ async fn try_finish_copy(
     .bind(repository).bind(taken.fileserver_id).execute(c).await.map(drop))
     .doing(doing)?;
     measure(&mut tx, repository, std::slice::from_ref(taken)).await?;
+    if let Some(leaves) = leaves.filter(|_| taken.checksum == row.checksum) {
+        leave(&mut tx, repository, leaves).await?;
+    }
     raise_seats(&mut tx, repository).await?;
     tx.commit().await?;
     Ok(Recorded::Written)
+}
+
+/// Marks a live replica as leaving.
+async fn leave(tx: &mut Tx, repository: RepositoryId, fileserver: FileserverId) -> Result<()> {
+    within!(tx, c => sqlx::query(
+        "/* replicas::leave */ UPDATE replicas SET state = 'leaving', state_since = (SELECT now FROM clock) \
+          WHERE repository_id = $1 AND fileserver_id = $2 AND state = 'live'",
+    )
+    .bind(repository).bind(fileserver).execute(c).await.map(drop))
+    .doing("marking a replica as leaving")
 }
 
 /// Forgets the row of a copy that was not finished (state creating only).

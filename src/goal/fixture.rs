@@ -222,6 +222,12 @@ pub struct AttemptRow {
     pub ended: String,
     /// How it ended; none: `succeeded`.
     pub outcome: Option<String>,
+    /// What it did; none: a step of its repair's name.
+    pub step: Option<String>,
+    /// The name of the repository it was done to; none: one that the case does not hold.
+    pub repository: Option<String>,
+    /// The name of the fileserver that was changed.
+    pub destination: Option<String>,
 }
 
 /// A subject: `repository`, `repository@fileserver`, a fileserver's name or a key; and more of it, if it matters.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 pub const FILES: &[(&str, &str)] = &[
     ("agents-current.sql", include_str!("../../goals/agents-current.sql")),
     ("controller-works.sql", include_str!("../../goals/controller-works.sql")),
+    ("disks-balance.sql", include_str!("../../goals/disks-balance.sql")),
     ("fileservers-evacuate.sql", include_str!("../../goals/fileservers-evacuate.sql")),
     ("headroom-remains.sql", include_str!("../../goals/headroom-remains.sql")),
     ("last-copies-safe.sql", include_str!("../../goals/last-copies-safe.sql")),

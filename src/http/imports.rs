@@ -66,6 +66,7 @@ fn choose(api: &Api, all: &[Fileserver], ask: &PlanImport) -> Result<Vec<Fileser
         fileservers: all.iter().map(|one| (one.id, one.clone())).collect(),
         repositories: BTreeMap::new(),
         arriving: BTreeMap::new(),
+        leaving: BTreeMap::new(),
         fill_limit: api.fill_limit,
     };
     // Chance only spreads equals: the name and the moment are enough of it.

@@ -85,6 +85,8 @@ words!(
         Resync = "resync",
         /// Make one more replica.
         Replicate = "replicate",
+        /// Make one more replica, and mark the one that the finding is about leaving once it is there.
+        Move = "move",
         /// Compare a replica with its disk.
         Verify = "verify",
         /// Take a replica away that is provably spare: set aside at its agent, never unlinked.
@@ -99,6 +101,12 @@ impl Step {
     #[must_use]
     pub const fn takes_away(self) -> bool {
         matches!(self, Self::Remove | Self::Purge)
+    }
+
+    /// Whether it begins a copy where none was: a row in state creating, to be forgotten where it fails.
+    #[must_use]
+    pub const fn begins_copy(self) -> bool {
+        matches!(self, Self::Replicate | Self::Move)
     }
 }
 

@@ -83,7 +83,7 @@ pub struct FileError {
 pub const fn subject_of(step: Step) -> SubjectKind {
     match step {
         Step::Replicate => SubjectKind::Repository,
-        Step::Resync | Step::Verify | Step::Remove | Step::Purge => SubjectKind::Replica,
+        Step::Resync | Step::Verify | Step::Move | Step::Remove | Step::Purge => SubjectKind::Replica,
     }
 }
 

@@ -19,6 +19,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("evacuate", include_str!("../../repairs/evacuate.toml")),
     ("purge", include_str!("../../repairs/purge.toml")),
     ("re-replicate", include_str!("../../repairs/re-replicate.toml")),
+    ("rebalance", include_str!("../../repairs/rebalance.toml")),
     ("resync", include_str!("../../repairs/resync.toml")),
     ("trim", include_str!("../../repairs/trim.toml")),
     ("verify", include_str!("../../repairs/verify.toml")),

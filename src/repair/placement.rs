@@ -34,6 +34,16 @@ struct Wish {
     bytes: i64,
     /// Only a rack without a copy will do.
     new_rack: bool,
+    /// For a copy that takes another's place: how crowded its rack may be, so that no rack rule is broken that
+    /// staying would keep, and how full its disk may be with it, in hundredths of a percent.
+    instead: Option<Instead>,
+}
+
+/// What a copy that takes another's place asks of its own.
+#[derive(Debug, Clone, Copy)]
+struct Instead {
+    crowd: u32,
+    fill_below: Option<u128>,
 }
 
 /// Why a fileserver may not take the copy.
@@ -46,6 +56,7 @@ enum Cause {
     NoWeight,
     NoStatus,
     InRack,
+    NoEmptier,
     NoRoom(i64),
 }
 
@@ -59,6 +70,7 @@ impl Cause {
             Self::NoWeight => "of weight 0",
             Self::NoStatus => "without a first status",
             Self::InRack => "in a rack that has a copy",
+            Self::NoEmptier => "not emptier by enough",
             Self::NoRoom(_) => "without room",
         }
     }
@@ -95,6 +107,42 @@ pub fn destination_under(
     choose(fleet, &wish, pressure, &mut Draw::new(seed))
 }
 
+/// Like [`destination_under`], for a copy that takes the place of the one on `leaves`: never in a rack that is more
+/// crowded than that one's is without it, and with `fill_below` (hundredths of a percent) only where the disk
+/// stays below that, all that is under way counted.
+///
+/// # Errors
+/// With the reason, when there is none.
+pub fn elsewhere(
+    fleet: &FleetView,
+    repository: &RepositoryView,
+    bytes: i64,
+    (leaves, fill_below): (FileserverId, Option<u128>),
+    pressure: &dyn Pressure,
+    seed: u64,
+) -> Result<FileserverId, Deferral> {
+    let wish = Wish::instead_of(fleet, repository, bytes, leaves, fill_below);
+    choose(fleet, &wish, pressure, &mut Draw::new(seed))
+}
+
+/// Whether one fileserver may take the copy that takes the place of another, its having a replica that was never
+/// finished aside.
+///
+/// # Errors
+/// With the reason, when it may not.
+pub fn may_take_instead(
+    fleet: &FleetView,
+    repository: &RepositoryView,
+    bytes: i64,
+    (leaves, fill_below): (FileserverId, Option<u128>),
+    pressure: &dyn Pressure,
+    id: FileserverId,
+) -> Result<(), Deferral> {
+    let mut wish = Wish::instead_of(fleet, repository, bytes, leaves, fill_below);
+    wish.holders = BTreeSet::from([leaves]);
+    may(fleet, &wish, pressure, id)
+}
+
 /// Whether one fileserver may take one more copy, its having a replica that was never finished aside.
 ///
 /// # Errors
@@ -109,8 +157,12 @@ pub fn may_take(
 ) -> Result<(), Deferral> {
     let mut wish = Wish::one_more(fleet, repository, bytes, new_rack);
     wish.holders.clear();
-    let fileserver = fleet.fileservers.get(&id).ok_or_else(|| refusal(&wish, &[Cause::NotServing]))?;
-    wish.refuses(fleet, pressure, fileserver).map_or(Ok(()), |cause| Err(refusal(&wish, &[cause])))
+    may(fleet, &wish, pressure, id)
+}
+
+fn may(fleet: &FleetView, wish: &Wish, pressure: &dyn Pressure, id: FileserverId) -> Result<(), Deferral> {
+    let fileserver = fleet.fileservers.get(&id).ok_or_else(|| refusal(wish, &[Cause::NotServing]))?;
+    wish.refuses(fleet, pressure, fileserver).map_or(Ok(()), |cause| Err(refusal(wish, &[cause])))
 }
 
 /// Whether a rack is as good as any other that could take the copy now.
@@ -134,8 +186,7 @@ pub fn is_best_rack(
 #[must_use]
 pub fn new_repository(fleet: &FleetView, wanted: u32, bytes: i64, seed: u64) -> Vec<FileserverId> {
     let mut draw = Draw::new(seed);
-    let mut wish =
-        Wish { holders: BTreeSet::new(), racks: BTreeMap::new(), bytes: bytes.max(1), new_rack: false };
+    let mut wish = Wish::of_new(BTreeSet::new(), bytes);
     let mut chosen = Vec::new();
     while chosen.len() < wanted as usize {
         let Ok(id) = choose(fleet, &wish, &Calm, &mut draw) else { break };
@@ -152,7 +203,7 @@ pub fn new_repository(fleet: &FleetView, wanted: u32, bytes: i64, seed: u64) -> 
 #[must_use]
 pub fn missing_place(fleet: &FleetView, chosen: &[FileserverId], bytes: i64) -> Option<Deferral> {
     let holders = chosen.iter().copied().collect();
-    let wish = Wish { holders, racks: BTreeMap::new(), bytes: bytes.max(1), new_rack: false };
+    let wish = Wish::of_new(holders, bytes);
     choose(fleet, &wish, &Calm, &mut Draw::new(0)).err()
 }
 
@@ -163,7 +214,30 @@ impl Wish {
             racks: fleet.racks_of(repository),
             bytes: bytes.max(1),
             new_rack,
+            instead: None,
         }
+    }
+
+    fn instead_of(
+        fleet: &FleetView,
+        repository: &RepositoryView,
+        bytes: i64,
+        leaves: FileserverId,
+        fill_below: Option<u128>,
+    ) -> Self {
+        let mut wish = Self::one_more(fleet, repository, bytes, false);
+        let rack = fleet.fileservers.get(&leaves).filter(|one| one.counts).map(|one| one.rack_id);
+        let mut crowd = 0;
+        if let Some(count) = rack.and_then(|rack| wish.racks.get_mut(&rack)) {
+            *count = count.saturating_sub(1);
+            crowd = *count;
+        }
+        wish.instead = Some(Instead { crowd, fill_below });
+        wish
+    }
+
+    fn of_new(holders: BTreeSet<FileserverId>, bytes: i64) -> Self {
+        Self { holders, racks: BTreeMap::new(), bytes: bytes.max(1), new_rack: false, instead: None }
     }
 
     /// The first reason against a fileserver, in the order in which a person would name them.
@@ -187,11 +261,22 @@ impl Wish {
         if one.capacity <= 0 {
             return Some(Cause::NoStatus);
         }
-        if self.new_rack && self.racks.contains_key(&one.rack_id) {
+        let crowd = self.racks.get(&one.rack_id).copied().unwrap_or(0);
+        if (self.new_rack && crowd > 0) || self.instead.is_some_and(|other| crowd > other.crowd) {
             return Some(Cause::InRack);
         }
         let room = fleet.room(one).saturating_sub(pressure.arriving(one.id)).max(0);
-        (room < self.bytes).then_some(Cause::NoRoom(room))
+        if room < self.bytes {
+            return Some(Cause::NoRoom(room));
+        }
+        let ceiling = self.instead.and_then(|other| other.fill_below)?;
+        (self.fill(fleet, pressure, one) >= ceiling).then_some(Cause::NoEmptier)
+    }
+
+    /// How full a fileserver would be with the copy and all that is under way, in hundredths of a percent.
+    fn fill(&self, fleet: &FleetView, pressure: &dyn Pressure, one: &Fileserver) -> u128 {
+        let load = fleet.load(one) + i128::from(pressure.arriving(one.id)) + i128::from(self.bytes);
+        load.max(0).unsigned_abs() * 10_000 / u128::from(one.capacity.unsigned_abs()).max(1)
     }
 }
 
@@ -226,17 +311,19 @@ fn least_full(
     able: &[&Fileserver],
     draw: &mut Draw,
 ) -> Option<FileserverId> {
+    // What levels disks goes where most is lacking; what is new goes everywhere, by capacity.
+    let ceiling = wish.instead.and_then(|other| other.fill_below);
+    let lacking = |one: &Fileserver| {
+        ceiling.map_or(1, |fill| fill.saturating_sub(wish.fill(fleet, pressure, one)).max(1))
+    };
     let weights: Vec<u128> = able
         .iter()
-        .map(|one| u128::from(one.capacity.unsigned_abs()) * u128::from(one.weight.unsigned_abs()))
+        .map(|one| {
+            u128::from(one.capacity.unsigned_abs()) * u128::from(one.weight.unsigned_abs()) * lacking(one)
+        })
         .collect();
     // In whole hundredths: a smaller difference is none, and chance spreads what comes.
-    let fill = |one: &Fileserver| {
-        let arriving = fleet.arriving.get(&one.id).copied().unwrap_or(0);
-        let used = [one.disk_used, arriving, pressure.arriving(one.id), wish.bytes];
-        used.into_iter().map(i128::from).sum::<i128>().max(0).unsigned_abs() * 100
-            / u128::from(one.capacity.unsigned_abs()).max(1)
-    };
+    let fill = |one: &Fileserver| wish.fill(fleet, pressure, one) / 100;
     let drawn = draw.without_replacement(&weights, CANDIDATES);
     drawn.into_iter().map(|index| able[index]).min_by_key(|one| fill(one)).map(|one| one.id)
 }

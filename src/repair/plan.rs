@@ -47,15 +47,18 @@ pub fn plan_under(
     let planner = Planner { finding, repair, fleet, repository, pressure };
     let destination = match repair.step {
         Step::Replicate => planner.new_place(seed)?,
+        Step::Move => planner.moved_place(seed)?,
         Step::Resync | Step::Verify => planner.subject_place()?,
         Step::Remove | Step::Purge => planner.spare_place()?,
     };
     let source = match repair.step {
         Step::Verify | Step::Remove | Step::Purge => None,
-        Step::Resync | Step::Replicate => Some(planner.source(destination)?),
+        Step::Resync | Step::Replicate | Step::Move => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
 }
+
+mod moving;
 
 struct Planner<'a> {
     finding: &'a Finding,

@@ -17,6 +17,7 @@ pub fn fleet(racks: i64, fileservers: i64) -> FleetView {
         fileservers: (1..=fileservers).map(one).collect(),
         repositories: BTreeMap::new(),
         arriving: BTreeMap::new(),
+        leaving: BTreeMap::new(),
         fill_limit: 90,
     }
 }
@@ -102,6 +103,7 @@ pub fn repository(id: i64, on: &[i64]) -> RepositoryView {
 pub fn repair(step: Step) -> Repair {
     let name = match step {
         Step::Replicate => "re-replicate",
+        Step::Move => "rebalance",
         Step::Resync => "resync",
         Step::Verify => "verify",
         Step::Remove => "evacuate",
@@ -130,6 +132,7 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
     let (goal, priority) = match step {
         Step::Replicate => ("replicas-suffice", 200),
         Step::Resync => ("replicas-match", 100),
+        Step::Move => ("disks-balance", 20),
         Step::Verify => ("replicas-verified", 50),
         Step::Remove => ("fileservers-evacuate", 100),
         Step::Purge => ("quarantine-purged", 10),

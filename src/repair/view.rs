@@ -16,6 +16,8 @@ pub struct FleetView {
     pub repositories: BTreeMap<RepositoryId, RepositoryView>,
     /// Bytes on their way to each fileserver, by live attempts.
     pub arriving: BTreeMap<FileserverId, i64>,
+    /// Bytes about to leave each fileserver: copies that no longer count, and those that live attempts move away.
+    pub leaving: BTreeMap<FileserverId, i64>,
     /// Largest share of a disk that may be filled, in hundredths.
     pub fill_limit: i64,
 }
@@ -39,6 +41,15 @@ impl FleetView {
         let arriving = self.arriving.get(&fileserver.id).copied().unwrap_or(0);
         let room = below_limit.min(i128::from(fileserver.disk_free)) - i128::from(arriving);
         i64::try_from(room.max(0)).unwrap_or(i64::MAX)
+    }
+
+    /// Bytes that a fileserver will hold when all that is under way has ended. Balance looks at this; room does not:
+    /// what is about to leave is still there.
+    #[must_use]
+    pub fn load(&self, fileserver: &Fileserver) -> i128 {
+        let sum =
+            |sums: &BTreeMap<FileserverId, i64>| i128::from(sums.get(&fileserver.id).copied().unwrap_or(0));
+        (i128::from(fileserver.disk_used) + sum(&self.arriving) - sum(&self.leaving)).max(0)
     }
 
     /// Countable replicas of a repository in each rack: live, on fileservers that count. A replica that

@@ -4,7 +4,7 @@ use super::outcome::Outcome;
 use super::{Worker, millis};
 use crate::database::{attempts, fileservers, inventory, replicas, repositories};
 use crate::model::Millis;
-use crate::model::attempt::{Attempt, AttemptEvent, Ending, Step};
+use crate::model::attempt::{Attempt, AttemptEvent, Ending};
 use crate::model::finding::Subject;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Worker {
         if let Some(source) = blame {
             self.doubt(attempt, source).await;
         }
-        if attempt.plan.step == Step::Replicate && event != AttemptEvent::Succeed {
+        if attempt.plan.step.begins_copy() && event != AttemptEvent::Succeed {
             self.abandon(attempt).await;
         }
         let ending = Ending { event, message, bytes, blame };

@@ -71,7 +71,7 @@ impl Facts {
         match plan.step {
             Step::Verify | Step::Resync => self.has_copy(plan.destination_id)?,
             Step::Remove | Step::Purge => self.has_row(plan.destination_id)?,
-            Step::Replicate => self.takes_copy(plan.destination_id)?,
+            Step::Replicate | Step::Move => self.takes_copy(plan.destination_id)?,
         }
         let source = match (plan.step, plan.source_id) {
             (Step::Verify | Step::Remove | Step::Purge, _) => None,

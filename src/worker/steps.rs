@@ -10,6 +10,7 @@ use crate::model::id::RepositoryId;
 use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
+mod moving;
 mod purge;
 mod remove;
 mod replicate;
@@ -38,6 +39,7 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
     match task.attempt.plan.step {
         Step::Resync => resync::resync(task, facts).await,
         Step::Replicate => replicate::replicate(task, facts).await,
+        Step::Move => moving::move_away(task, facts).await,
         Step::Verify => verify::verify(task, facts).await,
         Step::Remove => remove::remove(task, facts).await,
         Step::Purge => purge::purge(task.worker, task.attempt, task.watch).await,

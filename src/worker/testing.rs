@@ -47,6 +47,8 @@ pub(super) struct Disks {
     pub(super) hanging: BTreeSet<String>,
     /// Long work on these fileservers is refused.
     pub(super) refusing: BTreeMap<String, RefusalCode>,
+    /// Copies made on these fileservers come out with other references: something was pushed meanwhile.
+    pub(super) stale: BTreeSet<String>,
     /// The highest repair epoch seen of each repository.
     pub(super) epochs: BTreeMap<RepositoryId, i64>,
     /// Calls, as `fs-1 resync`.
@@ -166,6 +168,17 @@ impl Fleet {
         self.admit_plan("a-goal", subject, plan).await;
     }
 
+    /// The same, about any subject.
+    pub(super) async fn admit_about(
+        &self,
+        subject: Subject,
+        step: Step,
+        source: Option<usize>,
+        destination: usize,
+    ) {
+        self.admit_plan("a-goal", subject, self.plan(step, source, destination)).await;
+    }
+
     pub(super) fn plan(&self, step: Step, source: Option<usize>, destination: usize) -> Plan {
         Plan {
             step,
@@ -276,6 +289,11 @@ impl Fleet {
         all.into_iter().find(|replica| replica.fileserver_id == self.ids[number - 1])
     }
 
+    /// The replica on a fileserver, as a subject.
+    pub(super) fn of(&self, number: usize) -> Subject {
+        Subject::Replica(self.repository.id, self.ids[number - 1])
+    }
+
     pub(super) fn put(&self, number: usize, checksum: Option<Checksum>) {
         let key = (format!("fs-{number}"), self.repository.id);
         self.disks.lock().unwrap().copies.insert(key, checksum);
@@ -356,6 +374,7 @@ async fn act(
             let Some(Some(checksum)) = source.and_then(|source| disks.copies.get(&source).copied()) else {
                 return refuse(RefusalCode::SourceFailed);
             };
+            let checksum = if disks.stale.contains(&place.0) { sum(9) } else { checksum };
             disks.copies.insert(place, Some(checksum));
             let (moved, bytes, message) = (70, 80, what.clone());
             line(&CopyAnswer { checksum, moved, bytes, references_changed: 1, rebuilt: false, message })

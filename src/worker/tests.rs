@@ -62,6 +62,47 @@ async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats(scratch)
     assert_eq!((repository.seats, repository.repair_epoch), (3, 1));
 }
 
+async fn a_moved_replica_leaves_when_the_new_one_is_live_and_in_sync(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    assert_eq!(fleet.end().await.0, "succeeded");
+    let new = fleet.replica(4).await.unwrap();
+    assert!(new.state == ReplicaState::Live && new.in_sync);
+    assert_eq!(fleet.replica(2).await.unwrap().state, ReplicaState::Leaving);
+    let leaving = "SELECT leaving FROM fileserver_flows WHERE fileserver_id = (SELECT fileserver_id FROM replicas \
+                    WHERE state = 'leaving')";
+    assert_eq!(fleet.number(leaving).await, 100);
+    let repository = repositories::by_ids(fleet.db(), &[fleet.repository.id]).await.unwrap().remove(0);
+    assert_eq!(repository.seats, 3, "one more and one fewer that count");
+}
+
+async fn a_move_whose_copy_came_out_behind_lets_nothing_leave(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.disks.lock().unwrap().stale.insert("fs-4".into());
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    let (outcome, message) = fleet.end().await;
+    assert!(outcome == "succeeded" && message.contains("pushed meanwhile"), "{outcome}: {message}");
+    assert!(!fleet.replica(4).await.unwrap().in_sync);
+    assert_eq!(fleet.replica(2).await.unwrap().state, ReplicaState::Live);
+}
+
+async fn a_move_that_failed_leaves_no_row_and_the_old_replica_as_it_was(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.disks.lock().unwrap().refusing.insert("fs-4".into(), RefusalCode::DiskFull);
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    assert_eq!(fleet.end().await.0, "failed");
+    assert!(fleet.replica(4).await.is_none());
+    assert_eq!(fleet.replica(2).await.unwrap().state, ReplicaState::Live);
+}
+
+async fn a_replica_that_leaves_already_is_not_moved_again(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.number("UPDATE replicas SET state = 'leaving' WHERE fileserver_id = 2 RETURNING fileserver_id").await;
+    fleet.admit_about(fleet.of(2), Step::Move, Some(1), 4).await;
+    assert_eq!(fleet.end().await.0, "stale");
+    assert_eq!(fleet.calls(), Vec::<String>::new());
+}
+
 async fn a_copy_that_a_lost_attempt_left_whole_is_adopted(scratch) {
     let mut fleet = fleet(scratch, 4, 3).await;
     fleet.put(4, Some(sum(1)));

@@ -8,19 +8,25 @@
 use super::compare::history_lost;
 use super::resync::{bring, with_size};
 use super::{Done, Task};
-use crate::database::replicas::{Recorded, Taken, abandon_copy, begin_copy, finish_copy};
+use crate::database::replicas::{Recorded, Taken, abandon_copy, begin_copy, finish_move};
 use crate::model::fleet::ReplicaState;
+use crate::model::id::FileserverId;
 use crate::model::wire::{CopyAnswer, RefusalCode, ReplicateRequest};
 use crate::worker::facts::Facts;
 use crate::worker::outcome::{Outcome, refused};
 
 pub(super) async fn replicate(task: &Task<'_>, facts: Facts) -> Done {
-    forget_leftovers(task, &facts).await?;
+    make(task, &facts, None).await
+}
+
+/// Makes one more replica; `leaves`: the one that no longer counts as soon as this one does.
+pub(super) async fn make(task: &Task<'_>, facts: &Facts, leaves: Option<FileserverId>) -> Done {
+    forget_leftovers(task, facts).await?;
     let here = task.attempt.plan.destination_id;
     let begun = begin_copy(&task.worker.database, task.repository(), here, task.epoch()).await?;
     written(begun, "the repository was removed")?;
-    let answer = copy(task, &facts).await?;
-    let equal = publish(task, answer.bytes).await?;
+    let answer = copy(task, facts).await?;
+    let equal = publish(task, answer.bytes, leaves).await?;
     let mut message = answer.message;
     if !equal {
         message.push_str("; something was pushed meanwhile, the next evaluation looks again");
@@ -74,7 +80,7 @@ async fn adopt(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
 }
 
 /// Makes the copy live at the version that its checksum was taken at; whether it is in sync.
-async fn publish(task: &Task<'_>, bytes: i64) -> Result<bool, Outcome> {
+async fn publish(task: &Task<'_>, bytes: i64, leaves: Option<FileserverId>) -> Result<bool, Outcome> {
     let here = task.attempt.plan.destination_id;
     for _ in 0..task.worker.settings.rounds {
         let facts = Facts::read(&task.worker.database, task.repository()).await?;
@@ -95,7 +101,8 @@ async fn publish(task: &Task<'_>, bytes: i64) -> Result<bool, Outcome> {
         };
         let version = facts.repository.version;
         let done =
-            finish_copy(&task.worker.database, task.repository(), version, task.epoch(), &taken).await?;
+            finish_move(&task.worker.database, task.repository(), version, task.epoch(), &taken, leaves)
+                .await?;
         match done {
             Recorded::Written => return Ok(Some(seen.checksum) == facts.repository.checksum),
             Recorded::OldEpoch => return Err(Outcome::NotOurs("a newer attempt has the repository".into())),

@@ -108,6 +108,7 @@ impl Fleet {
     }
 
     /// What the copy at its place has on disk; the outer none: nothing stands there.
+    #[allow(clippy::option_option, reason = "nothing there, and there but damaged, are two things")]
     pub(in crate::worker) fn on_disk(&self, number: usize) -> Option<Option<Checksum>> {
         let key = (format!("fs-{number}"), self.repository.id);
         self.disks.lock().unwrap().copies.get(&key).copied()

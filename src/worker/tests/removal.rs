@@ -204,6 +204,18 @@ async fn a_removed_repository_is_purged_copy_by_copy_and_leaves_a_tombstone(scra
     assert_eq!(kept, 1, "its number, its name and its epochs stay");
 }
 
+async fn attempts_for_a_repository_that_was_removed_meanwhile_end_stale_without_a_call(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    fleet.put(3, Some(sum(9)));
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    repositories::remove(fleet.db(), fleet.repository.id).await.unwrap();
+    let (outcome, message) = fleet.end().await;
+    assert_eq!((outcome.as_str(), message.as_str()), ("stale", "the repository is gone"));
+    assert_eq!(fleet.calls(), Vec::<String>::new());
+    let finding = findings::of_repository(fleet.db(), fleet.repository.id).await.unwrap().remove(0);
+    assert_eq!(finding.tries, 0, "nothing failed");
+}
+
 async fn a_purge_that_was_cut_short_is_done_again(scratch) {
     for acted in [false, true] {
         let mut fleet = fleet(Scratch::like(&scratch).await.unwrap(), 3, 3).await;
@@ -332,7 +344,7 @@ async fn one_round(fleet: &mut Fleet, chance: &Chance, pushes: &mut u8, wrong: &
 
 fn damage(fleet: &Fleet, number: usize, wrong: &mut usize) {
     if fleet.on_disk(number).is_some() {
-        fleet.put(number, if *wrong % 2 == 0 { None } else { Some(sum(200)) });
+        fleet.put(number, if wrong.is_multiple_of(2) { None } else { Some(sum(200)) });
         *wrong += 1;
     }
 }
