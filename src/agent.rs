@@ -169,7 +169,11 @@ pub async fn run(
     let (listener, address) = listen(options.listen).await?;
     let root = std::path::absolute(&options.root).map_err(AgentError::io("naming the root"))?;
     let layout = Layout::new(root);
-    let root = root::take(&layout, &options.enrolment)?;
+    let (taken, enrolment) = (layout.clone(), options.enrolment.clone());
+    let root = tokio::task::spawn_blocking(move || root::take(&taken, &enrolment))
+        .await
+        .map_err(std::io::Error::other)
+        .map_err(AgentError::io("taking the root"))??;
     let git = Git::find(layout.root()).map_err(|error| AgentError::GitTooOld(format!("{error:#}")))?;
     clear_leftovers(&layout)?;
     let parts = Parts::load(&layout, &options.enrolment).map_err(AgentError::io("reading parts.json"))?;

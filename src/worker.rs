@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 mod conclude;
+mod exec;
 mod facts;
 mod lease;
 mod outcome;
@@ -31,6 +32,8 @@ mod steps;
 mod testing;
 #[cfg(test)]
 mod tests;
+
+pub use exec::Programs;
 
 /// Asks a goal again whether it still returns one subject.
 pub trait Recheck: Send + Sync + 'static {
@@ -93,6 +96,8 @@ pub struct Worker {
     pub repairs: Arc<Repairs>,
     /// Whether findings still hold.
     pub recheck: Arc<dyn Recheck>,
+    /// Whether it runs operators' own programs.
+    pub programs: Programs,
     /// Wakes it.
     pub reminders: Reminders,
     /// Jitter, and the number in its name.
@@ -107,10 +112,11 @@ impl Worker {
             name: format!("{}-{:016x}", self.name, self.chance.next()),
             concurrency: self.settings.concurrency,
             lease_ms: millis(self.settings.lease),
-            steps: Step::ALL.to_vec(),
+            steps: self.steps(),
             sweep: self.settings.sweep,
         };
         let (database, reminders) = (self.database.clone(), self.reminders.clone());
+        let programs = self.programs.clone();
         let (chance, grace, over) = (Arc::clone(&self.chance), self.settings.grace, CancellationToken::new());
         let worker = Arc::new(self);
         let token = over.clone();
@@ -129,6 +135,12 @@ impl Worker {
             () = queue::run(workers, database, &reminders, handler, chance, stop.clone()) => {}
             () = patience => {}
         }
+        programs.buried().await;
+    }
+
+    /// What it claims: everything that it knows, and programs where they may run here.
+    fn steps(&self) -> Vec<Step> {
+        Step::ALL.iter().copied().filter(|step| *step != Step::Exec || self.programs.allowed()).collect()
     }
 }
 

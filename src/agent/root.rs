@@ -11,9 +11,15 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The newest form of a root that this version works with.
 const FORMAT: u32 = 1;
+
+/// How long the lock is waited for. One that was just let go may be held a moment longer: a process that is being
+/// started has every descriptor of its parent until it runs its program.
+const HANDOVER: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What `fleet.json` says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +39,8 @@ pub(super) struct Root {
     _lock: File,
 }
 
-/// Takes a root: checks whose it is, sets it up if it is new, and locks it.
+/// Takes a root: checks whose it is, sets it up if it is new, and locks it. May wait for the lock as long as
+/// [`HANDOVER`]: not for a thread that others need.
 pub(super) fn take(layout: &Layout, enrolment: &Enrolment) -> Result<Root, AgentError> {
     let root = layout.root();
     durable::make_directories(root).map_err(AgentError::io(format!("making the root {}", root.display())))?;
@@ -112,10 +119,16 @@ fn holds_something(layout: &Layout) -> Result<bool, AgentError> {
 fn lock(layout: &Layout) -> Result<File, AgentError> {
     let path = layout.root_lock();
     let file = open_lock(&path).map_err(AgentError::io(format!("opening {}", path.display())))?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(AgentError::RootInUse { root: layout.root().to_owned() }),
-        Err(error) => Err(AgentError::io(format!("locking {}", path.display()))(error.into())),
+    let deadline = Instant::now() + HANDOVER;
+    loop {
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(AgentError::RootInUse { root: layout.root().to_owned() });
+            }
+            Err(error) => return Err(AgentError::io(format!("locking {}", path.display()))(error.into())),
+        }
     }
 }
 
@@ -174,12 +187,20 @@ mod tests {
         let refused = take(&layout, &enrolment("fleet", "alpha")).unwrap_err();
         assert!(matches!(refused, AgentError::RootInUse { .. }), "{refused}");
         drop(held);
-        // A process that another test is just starting holds every descriptor until it runs its program.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while let Err(refused) = take(&layout, &enrolment("fleet", "alpha")) {
-            assert!(std::time::Instant::now() < deadline, "{refused}");
-            std::thread::yield_now();
-        }
+        take(&layout, &enrolment("fleet", "alpha")).unwrap();
+    }
+
+    #[test]
+    fn a_root_that_is_let_go_a_moment_late_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::new(directory.path());
+        let held = take(&layout, &enrolment("fleet", "alpha")).unwrap();
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(LOOK_AGAIN * 5);
+            drop(held);
+        });
+        take(&layout, &enrolment("fleet", "alpha")).unwrap();
+        late.join().unwrap();
     }
 
     #[test]

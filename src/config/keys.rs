@@ -116,6 +116,12 @@ pub const KEYS: &[Key] = &[
         "How long a worker that was asked to stop lets attempts end before it gives them back.",
     ),
     key(
+        "worker.exec",
+        Kind::Switch,
+        "true",
+        "Whether this worker runs operators' own programs (exec repairs). Only those that its own repair files name run, and only where nobody but root or its own user can write them. false: their attempts are left to other workers.",
+    ),
+    key(
         "queue.sweep",
         Kind::Duration,
         "1s",

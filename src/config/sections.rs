@@ -99,6 +99,8 @@ pub struct WorkerConfig {
     pub lease: Millis,
     /// How long attempts may still take when asked to stop.
     pub shutdown_grace: Duration,
+    /// Whether operators' own programs run.
+    pub exec: bool,
 }
 
 /// `queue.*`
@@ -176,6 +178,7 @@ impl Config {
                 concurrency: read.count("worker.concurrency")? as usize,
                 lease: read.as_kind("worker.lease", value::duration)?,
                 shutdown_grace: read.duration("worker.shutdown_grace")?,
+                exec: read.as_kind("worker.exec", value::switch)?,
             },
             queue: QueueConfig { sweep: read.duration("queue.sweep")? },
             audit: AuditConfig { slice: read.count("audit.slice")?, period: read.duration("audit.period")? },

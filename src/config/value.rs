@@ -20,6 +20,8 @@ pub enum Kind {
         /// Largest.
         max: u32,
     },
+    /// `true` or `false`.
+    Switch,
     /// `HOST:PORT`, numbers only.
     Address,
     /// `sqlite:PATH` or `postgres://…`; may be empty.
@@ -39,6 +41,7 @@ impl Kind {
             Self::Duration => duration(text).map(|_| ()),
             Self::Size => size(text).map(|_| ()),
             Self::Count { min, max } => count(text, min, max).map(|_| ()),
+            Self::Switch => switch(text).map(|_| ()),
             Self::Address => address(text).map(|_| ()),
             Self::DatabaseUrl => database_url(text),
             Self::Schedule => schedule(text).map(|_| ()),
@@ -53,6 +56,7 @@ impl Kind {
             Self::Duration => "a duration such as 500ms, 20s, 30m, 2h, 7d",
             Self::Size => "a size such as 0, 512MiB, 10GiB",
             Self::Count { .. } => "a whole number",
+            Self::Switch => "true or false",
             Self::Address => "an address such as 127.0.0.1:7080",
             Self::DatabaseUrl => "sqlite:PATH or postgres://…",
             Self::Schedule => "cron with seconds, such as 0 */2 * * * *",
@@ -112,6 +116,14 @@ pub fn size(text: &str) -> Result<i64, String> {
         _ => return Err(wrong()),
     };
     number.checked_mul(unit).ok_or_else(wrong)
+}
+
+/// Reads `true` or `false`.
+///
+/// # Errors
+/// When it is neither.
+pub fn switch(text: &str) -> Result<bool, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is neither true nor false"))
 }
 
 /// Reads a whole number within bounds.

@@ -13,7 +13,7 @@ use super::{Shared, millis, undoing};
 use crate::database::{self, attempts, fileservers, findings, flows, repositories};
 use crate::finding::{Admission, Facts, admit};
 use crate::model::Millis;
-use crate::model::attempt::{Attempt, Plan, Step};
+use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Finding, Lane};
 use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, FindingId, RepositoryId};
@@ -186,7 +186,7 @@ async fn view(
     let ids: BTreeSet<RepositoryId> = ready
         .iter()
         .filter_map(|finding| finding.subject.repository())
-        .chain(running.iter().map(|attempt| attempt.plan.repository_id))
+        .chain(running.iter().filter_map(|attempt| attempt.plan.repository_id))
         .collect();
     let ids: Vec<_> = ids.into_iter().collect();
     let mut known: BTreeMap<RepositoryId, RepositoryView> = BTreeMap::new();
@@ -227,9 +227,10 @@ fn places(shared: &Shared, finding: &Finding) -> bool {
 /// Bytes that live attempts bring to each fileserver.
 fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
     let mut arriving = BTreeMap::new();
-    let brings = |plan: &&Plan| !matches!(plan.step, Step::Verify | Step::Remove | Step::Purge);
-    for plan in running.iter().map(|attempt| &attempt.plan).filter(brings) {
-        *arriving.entry(plan.destination_id).or_default() += plan.bytes.max(0);
+    for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step.brings_bytes()) {
+        if let Some(here) = plan.destination_id {
+            *arriving.entry(here).or_default() += plan.bytes.max(0);
+        }
     }
     arriving
 }

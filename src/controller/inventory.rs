@@ -119,8 +119,8 @@ fn empty(start_id: &str, since: Option<i64>) -> Compared {
 /// Repositories that a live attempt is changing there.
 async fn busy(db: &Database, id: FileserverId) -> Result<BTreeSet<RepositoryId>, CompareError> {
     let live = attempts::live(db).await?;
-    let there = live.into_iter().filter(|attempt| attempt.plan.destination_id == id);
-    Ok(there.map(|attempt| attempt.plan.repository_id).collect())
+    let there = live.into_iter().filter(|attempt| attempt.plan.destination_id == Some(id));
+    Ok(there.filter_map(|attempt| attempt.plan.repository_id).collect())
 }
 
 struct Walk<'a> {

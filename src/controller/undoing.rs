@@ -19,7 +19,7 @@ pub(super) async fn without(
     admitted: Vec<(Finding, Plan)>,
     now: Millis,
 ) -> database::Result<Vec<(Finding, Plan)>> {
-    let moving = |plan: &Plan| Direction::of(plan.step.as_str()).map(|_| plan.repository_id);
+    let moving = |plan: &Plan| Direction::of(plan.step.as_str()).and(plan.repository_id);
     let ids: Vec<RepositoryId> = admitted.iter().filter_map(|(_, plan)| moving(plan)).collect();
     if ids.is_empty() {
         return Ok(admitted);
@@ -40,13 +40,13 @@ pub(super) async fn without(
     let mut kept = Vec::with_capacity(admitted.len());
     for (finding, plan) in admitted {
         match undoing(&finding, &plan, &moves, &known) {
-            Some(other) => {
+            Some((repository, other)) => {
                 tracing::warn!(
                     target: "trued::event", kind = "goal.undone", goal = finding.goal, subject = %finding.subject,
                     other, "goals {} and {other} undo each other on {}: both are held for it",
                     finding.goal, finding.subject,
                 );
-                findings::hold_undone(db, plan.repository_id, [&finding.goal, &other]).await?;
+                findings::hold_undone(db, repository, [&finding.goal, &other]).await?;
             }
             None => kept.push((finding, plan)),
         }
@@ -60,11 +60,13 @@ fn undoing(
     plan: &Plan,
     moves: &BTreeMap<RepositoryId, Vec<Move>>,
     known: &[(RepositoryId, String, String)],
-) -> Option<String> {
-    let repository = plan.repository_id;
+) -> Option<(RepositoryId, String)> {
+    let repository = plan.repository_id?;
     let direction = Direction::of(plan.step.as_str())?;
     let next = Move { repository, goal: finding.goal.clone(), direction };
     let before = moves.get(&repository)?;
     let already = known.iter().find(|(id, _, by)| *id == repository && *by == finding.goal);
-    undone_by(&next, before).map(str::to_owned).or_else(|| already.map(|(_, goal, _)| goal.clone()))
+    let other =
+        undone_by(&next, before).map(str::to_owned).or_else(|| already.map(|(_, goal, _)| goal.clone()));
+    other.map(|other| (repository, other))
 }

@@ -49,11 +49,11 @@ pub async fn started_since(db: &Database, since: Millis) -> Result<Vec<(String, 
 #[derive(serde::Serialize)]
 struct PlanRow<'a> {
     finding_id: i64,
-    repository_id: i64,
+    repository_id: Option<i64>,
     step: &'static str,
     plan: &'a Plan,
     source_id: Option<i64>,
-    destination_id: i64,
+    destination_id: Option<i64>,
     bytes: i64,
 }
 
@@ -61,18 +61,18 @@ impl<'a> From<&'a (Finding, Plan)> for PlanRow<'a> {
     fn from((finding, plan): &'a (Finding, Plan)) -> Self {
         Self {
             finding_id: finding.id.0,
-            repository_id: plan.repository_id.0,
+            repository_id: plan.repository_id.map(|id| id.0),
             step: plan.step.as_str(),
             plan,
             source_id: plan.source_id.map(|id| id.0),
-            destination_id: plan.destination_id.0,
+            destination_id: plan.destination_id.map(|id| id.0),
             bytes: plan.bytes,
         }
     }
 }
 
 /// In one transaction: an attempt queued for each plan and its finding running. Left out, and not an error: findings that
-/// are no longer ready, and repositories that got another attempt meanwhile. Returns those made.
+/// are no longer ready, and subjects that got another attempt meanwhile. Returns those made.
 ///
 /// # Errors
 /// When the engine fails.
@@ -138,7 +138,8 @@ async fn lock_ready(tx: &mut Tx, ids: &Ids) -> Result<Ids> {
 }
 
 /// Claims up to `limit` queued attempts, best priority first, whose step is among `steps`: each gets a lease and its
-/// repository's repair epoch, raised, in the same transaction. One whose repository is gone ends stale instead.
+/// repository's repair epoch, raised, in the same transaction (without a repository: one of its own, which rises
+/// with each claim). One whose repository is gone ends stale instead.
 ///
 /// # Errors
 /// When the engine fails.
@@ -234,10 +235,12 @@ async fn take(tx: &mut Tx, chosen: &Ids, worker: &str, lease: Millis) -> Result<
     let text = tx.engine().text(
         "/* attempts::claim, sqlite */ UPDATE attempts SET state = 'running', worker = $2, \
            epoch = COALESCE((SELECT p.repair_epoch FROM repositories p WHERE p.id = attempts.repository_id), \
-                            (SELECT t.repair_epoch FROM tombstones t WHERE t.repository_id = attempts.repository_id)), \
+                            (SELECT t.repair_epoch FROM tombstones t WHERE t.repository_id = attempts.repository_id), \
+                            epoch + 1), \
            lease_until = (SELECT now FROM clock) + $3, started_at = (SELECT now FROM clock), progress = NULL \
           WHERE id IN (SELECT value FROM json_each($1)) AND state = 'queued' \
-            AND (EXISTS (SELECT 1 FROM repositories p WHERE p.id = attempts.repository_id \
+            AND (repository_id IS NULL \
+                 OR EXISTS (SELECT 1 FROM repositories p WHERE p.id = attempts.repository_id \
                             AND (p.removed_at IS NULL OR attempts.step = 'purge')) \
                  OR (step = 'purge' AND EXISTS (SELECT 1 FROM tombstones t \
                             WHERE t.repository_id = attempts.repository_id))) \
@@ -245,10 +248,12 @@ async fn take(tx: &mut Tx, chosen: &Ids, worker: &str, lease: Millis) -> Result<
                    lease_until, queued_at, started_at, progress",
         "/* attempts::claim, postgres */ UPDATE attempts SET state = 'running', worker = $2, \
            epoch = COALESCE((SELECT p.repair_epoch FROM repositories p WHERE p.id = attempts.repository_id), \
-                            (SELECT t.repair_epoch FROM tombstones t WHERE t.repository_id = attempts.repository_id)), \
+                            (SELECT t.repair_epoch FROM tombstones t WHERE t.repository_id = attempts.repository_id), \
+                            epoch + 1), \
            lease_until = (SELECT now FROM clock) + $3, started_at = (SELECT now FROM clock), progress = NULL \
           WHERE id = ANY($1) AND state = 'queued' \
-            AND (EXISTS (SELECT 1 FROM repositories p WHERE p.id = attempts.repository_id \
+            AND (repository_id IS NULL \
+                 OR EXISTS (SELECT 1 FROM repositories p WHERE p.id = attempts.repository_id \
                             AND (p.removed_at IS NULL OR attempts.step = 'purge')) \
                  OR (step = 'purge' AND EXISTS (SELECT 1 FROM tombstones t \
                             WHERE t.repository_id = attempts.repository_id))) \
@@ -301,7 +306,8 @@ pub async fn holds(db: &Database, id: AttemptId, epoch: i64) -> Result<bool> {
 /// When the engine fails.
 pub async fn hand_back(db: &Database, id: AttemptId, epoch: i64) -> Result<bool> {
     let given = on_writer!(db, p => sqlx::query(
-        "/* attempts::hand_back */ UPDATE attempts SET state = 'queued', epoch = 0, worker = NULL, \
+        "/* attempts::hand_back */ UPDATE attempts SET state = 'queued', worker = NULL, \
+           epoch = CASE WHEN repository_id IS NULL THEN epoch ELSE 0 END, \
            lease_until = NULL, started_at = NULL, progress = NULL \
           WHERE id = $1 AND epoch = $2 AND state = 'running'",
     )

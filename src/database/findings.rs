@@ -139,6 +139,21 @@ async fn try_defer(db: &Database, rows: &[DeferredRow<'_>]) -> Result<u64> {
     Ok(written)
 }
 
+/// One open finding.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn one(db: &Database, id: FindingId) -> Result<Option<Finding>> {
+    let row: Option<FindingRow> = on!(db, p => sqlx::query_as(
+        "/* findings::one */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
+                opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
+           FROM findings WHERE id = $1",
+    )
+    .bind(id).fetch_optional(p).await)
+    .doing("reading a finding")?;
+    row.map(Finding::try_from).transpose()
+}
+
 /// Open findings about a repository, or about one of its replicas.
 ///
 /// # Errors

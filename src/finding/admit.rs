@@ -9,8 +9,8 @@ use super::limits::Limits;
 use super::order::Turns;
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, Plan};
-use crate::model::finding::{Deferral, Finding, Lane};
-use crate::model::id::{AttemptId, RepositoryId};
+use crate::model::finding::{Deferral, Finding, Lane, Subject};
+use crate::model::id::AttemptId;
 use crate::repair::plan::plan_under;
 use crate::repair::view::FleetView;
 use crate::repair::{Repair, Repairs};
@@ -86,7 +86,7 @@ pub const fn patience(deferral: &Deferral) -> Option<Millis> {
         | Deferral::FileserverAtLimit { .. }
         | Deferral::RackAtLimit { .. }
         | Deferral::FleetAtLimit { .. } => None,
-        Deferral::RepositoryBusy => Some(5_000),
+        Deferral::RepositoryBusy | Deferral::SubjectBusy => Some(5_000),
         Deferral::FileserverAway { .. } | Deferral::QuorumAtRisk | Deferral::CopyNeeded { .. } => {
             Some(10_000)
         }
@@ -118,10 +118,10 @@ pub fn admit(facts: &Facts<'_>) -> Vec<Admission> {
 struct Round<'a> {
     facts: &'a Facts<'a>,
     limits: Limits<'a>,
-    /// The live attempt of each repository.
-    attempts: BTreeMap<RepositoryId, &'a Attempt>,
-    /// Repositories that this round has decided to work on, or to clear for work.
-    taken: BTreeSet<RepositoryId>,
+    /// The live attempt of each repository, fileserver and key.
+    attempts: BTreeMap<Subject, &'a Attempt>,
+    /// Those that this round has decided to work on, or to clear for work.
+    taken: BTreeSet<Subject>,
 }
 
 impl<'a> Round<'a> {
@@ -129,7 +129,7 @@ impl<'a> Round<'a> {
         Self {
             facts,
             limits: Limits::new(facts.fleet, facts.fleet_in_flight, facts.running, facts.started),
-            attempts: facts.running.iter().map(|one| (one.plan.repository_id, one)).collect(),
+            attempts: facts.running.iter().map(|one| (one.subject.at_once(), one)).collect(),
             taken: BTreeSet::new(),
         }
     }
@@ -150,11 +150,11 @@ impl<'a> Round<'a> {
         let plan = plan_under(finding, repair, self.facts.fleet, &pressure, seed)?;
         if let Some(attempt) = in_the_way {
             self.limits.allows(finding.lane, repair, &plan)?;
-            self.taken.insert(plan.repository_id);
+            self.taken.insert(finding.subject.at_once());
             return Ok(Admission::Yield { finding: index, attempt });
         }
         self.limits.take(finding.lane, repair, &plan)?;
-        self.taken.insert(plan.repository_id);
+        self.taken.insert(finding.subject.at_once());
         Ok(Admission::Admit { finding: index, plan })
     }
 
@@ -181,18 +181,22 @@ impl<'a> Round<'a> {
     /// # Errors
     /// When one is in the way that does not yield to this finding.
     fn in_the_way(&self, finding: &Finding, repair: &Repair) -> Result<Option<AttemptId>, Deferral> {
-        let Some(repository) = finding.subject.repository() else { return Ok(None) };
-        if self.taken.contains(&repository) {
-            return Err(Deferral::RepositoryBusy);
+        let subject = finding.subject.at_once();
+        let busy = || match subject {
+            Subject::Repository(_) => Deferral::RepositoryBusy,
+            _ => Deferral::SubjectBusy,
+        };
+        if self.taken.contains(&subject) {
+            return Err(busy());
         }
-        let Some(attempt) = self.attempts.get(&repository) else { return Ok(None) };
+        let Some(attempt) = self.attempts.get(&subject) else { return Ok(None) };
         let reads_only = self.facts.repairs.get(&attempt.repair).is_some_and(Repair::yields);
         let urgency = |lane, priority| (lane == Lane::Last, priority);
         let more_urgent = urgency(finding.lane, finding.priority) > urgency(attempt.lane, attempt.priority);
         if reads_only && more_urgent && !repair.yields() {
             return Ok(Some(attempt.id));
         }
-        Err(Deferral::RepositoryBusy)
+        Err(busy())
     }
 
     fn defer(&self, finding: usize, deferral: Deferral) -> Admission {

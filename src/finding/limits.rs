@@ -7,7 +7,7 @@
 //! copies. The start rate binds ordinary work alone; last copies are few, back off, and
 //! are bound by what is in flight.
 
-use crate::model::attempt::{Attempt, Plan, Step};
+use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Lane};
 use crate::model::id::{FileserverId, RackId};
 use crate::repair::Repair;
@@ -103,8 +103,8 @@ impl<'a> Limits<'a> {
         self.count(lane, &repair.name, plan);
         *self.started.entry(repair.name.clone()).or_insert(0) += 1;
         // A resync that cannot mend a copy makes it anew beside the old one: it may need all of its bytes.
-        if !matches!(plan.step, Step::Verify | Step::Remove | Step::Purge) {
-            let arriving = self.arriving.entry(plan.destination_id).or_insert(0);
+        if let Some(here) = plan.destination_id.filter(|_| plan.step.brings_bytes()) {
+            let arriving = self.arriving.entry(here).or_insert(0);
             *arriving = arriving.saturating_add(plan.bytes);
         }
         Ok(())
@@ -142,9 +142,9 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Both ends of a plan, each once.
+/// The ends of a plan, each once: a program of an operator's own may have none.
 fn ends(plan: &Plan) -> BTreeSet<FileserverId> {
-    plan.source_id.into_iter().chain([plan.destination_id]).collect()
+    plan.source_id.into_iter().chain(plan.destination_id).collect()
 }
 
 fn get<K: Ord>(counts: &BTreeMap<K, u32>, key: &K) -> u32 {

@@ -93,6 +93,8 @@ words!(
         Remove = "remove",
         /// Unlink what was set aside, or what stands where nothing may.
         Purge = "purge",
+        /// Run an operator's own program.
+        Exec = "exec",
     }
 );
 
@@ -101,6 +103,15 @@ impl Step {
     #[must_use]
     pub const fn takes_away(self) -> bool {
         matches!(self, Self::Remove | Self::Purge)
+    }
+
+    /// Whether it brings a copy's bytes to its destination: they count there before they have arrived.
+    #[must_use]
+    pub const fn brings_bytes(self) -> bool {
+        match self {
+            Self::Resync | Self::Replicate | Self::Move => true,
+            Self::Verify | Self::Remove | Self::Purge | Self::Exec => false,
+        }
     }
 
     /// Whether it begins a copy where none was: a row in state creating, to be forgotten where it fails.
@@ -115,12 +126,12 @@ impl Step {
 pub struct Plan {
     /// What is done.
     pub step: Step,
-    /// The repository it is done to.
-    pub repository_id: RepositoryId,
+    /// The repository it is done to; only a program of an operator's own may have none.
+    pub repository_id: Option<RepositoryId>,
     /// The fileserver that is copied from.
     pub source_id: Option<FileserverId>,
-    /// The fileserver that is changed or looked at.
-    pub destination_id: FileserverId,
+    /// The fileserver that is changed or looked at; only a program of an operator's own may have none.
+    pub destination_id: Option<FileserverId>,
     /// Bytes that are expected to move.
     pub bytes: i64,
     /// Longest time without progress, and the base of the whole, in milliseconds.

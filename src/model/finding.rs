@@ -39,6 +39,15 @@ impl Subject {
         }
     }
 
+    /// What one attempt at a time works on: a replica's whole repository, else the subject itself.
+    #[must_use]
+    pub fn at_once(&self) -> Self {
+        match self {
+            Self::Replica(id, _) => Self::Repository(*id),
+            other => other.clone(),
+        }
+    }
+
     /// The kind of subject.
     #[must_use]
     pub const fn kind(&self) -> SubjectKind {
@@ -205,6 +214,8 @@ impl Lane {
 pub enum Deferral {
     /// Another attempt works on this repository.
     RepositoryBusy,
+    /// Another attempt works on this fileserver or key.
+    SubjectBusy,
     /// The repair has as many attempts in flight as it may.
     RepairAtLimit {
         /// The repair.
@@ -301,6 +312,7 @@ impl std::fmt::Display for Deferral {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::RepositoryBusy => f.write_str("another attempt works on this repository"),
+            Self::SubjectBusy => f.write_str("another attempt works on this subject"),
             Self::RepairAtLimit { repair, limit } => {
                 write!(f, "repair {repair} is at its limit of {limit} attempts")
             }

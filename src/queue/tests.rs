@@ -30,9 +30,9 @@ fn attempt(id: i64) -> Attempt {
         priority: 100,
         plan: Plan {
             step: Step::Resync,
-            repository_id: RepositoryId(id),
+            repository_id: Some(RepositoryId(id)),
             source_id: Some(FileserverId(2)),
-            destination_id: FileserverId(1),
+            destination_id: Some(FileserverId(1)),
             bytes: 0,
             deadline_ms: 60_000,
             bytes_per_second: 0,

@@ -21,6 +21,8 @@ pub struct Repair {
     pub subject: SubjectKind,
     /// The one safe step.
     pub step: Step,
+    /// The operator's own program and its arguments, where that is the step; else empty.
+    pub exec: Vec<String>,
     /// Bounds on work in flight.
     pub throttle: Throttle,
     /// How long it may take.
@@ -78,12 +80,13 @@ pub struct FileError {
     pub message: String,
 }
 
-/// The step that belongs to a subject: a step is done to one kind of thing.
+/// The subject that belongs to a step: a step is done to one kind of thing; none: to any, as its file says.
 #[must_use]
-pub const fn subject_of(step: Step) -> SubjectKind {
+pub const fn subject_of(step: Step) -> Option<SubjectKind> {
     match step {
-        Step::Replicate => SubjectKind::Repository,
-        Step::Resync | Step::Verify | Step::Move | Step::Remove | Step::Purge => SubjectKind::Replica,
+        Step::Replicate => Some(SubjectKind::Repository),
+        Step::Resync | Step::Verify | Step::Move | Step::Remove | Step::Purge => Some(SubjectKind::Replica),
+        Step::Exec => None,
     }
 }
 

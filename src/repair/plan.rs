@@ -14,6 +14,7 @@ use crate::model::fleet::{Fileserver, Health, Intent, ReplicaState};
 use crate::model::id::FileserverId;
 
 mod away;
+mod exec;
 
 /// The shipped goal whose findings nothing but a copy in another rack can end: one more copy in a rack that
 /// has one would leave it as it is, and be made again and again.
@@ -42,17 +43,20 @@ pub fn plan_under(
     if repair.step == Step::Purge {
         return away::purge(finding, repair, fleet, pressure);
     }
+    if repair.step == Step::Exec {
+        return exec::plan(finding, repair, fleet, pressure);
+    }
     let repository =
         finding.subject.repository().and_then(|id| fleet.repositories.get(&id)).ok_or_else(gone)?;
     let planner = Planner { finding, repair, fleet, repository, pressure };
     let destination = match repair.step {
         Step::Replicate => planner.new_place(seed)?,
         Step::Move => planner.moved_place(seed)?,
-        Step::Resync | Step::Verify => planner.subject_place()?,
+        Step::Resync | Step::Verify | Step::Exec => planner.subject_place()?,
         Step::Remove | Step::Purge => planner.spare_place()?,
     };
     let source = match repair.step {
-        Step::Verify | Step::Remove | Step::Purge => None,
+        Step::Verify | Step::Remove | Step::Purge | Step::Exec => None,
         Step::Resync | Step::Replicate | Step::Move => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
@@ -73,9 +77,9 @@ impl Planner<'_> {
         let bytes = self.repository.repository.bytes.max(0);
         Plan {
             step: self.repair.step,
-            repository_id: self.repository.repository.id,
+            repository_id: Some(self.repository.repository.id),
             source_id,
-            destination_id,
+            destination_id: Some(destination_id),
             bytes,
             deadline_ms: self.repair.deadline.for_bytes(bytes),
             bytes_per_second: self.repair.throttle.bytes_per_second,

@@ -6,6 +6,7 @@ use crate::model::attempt::{Attempt, AttemptState, Plan, Step};
 use crate::model::checksum::Checksum;
 use crate::model::finding::{Finding, FindingState, Hints, Lane, Subject};
 use crate::model::fleet::{Fileserver, Health, Intent, ObjectFormat, Replica, ReplicaState, Repository};
+use crate::model::goal::SubjectKind;
 use crate::model::id::{AttemptId, EvaluationId, FileserverId, FindingId, RackId, RepositoryId};
 use std::collections::BTreeMap;
 
@@ -108,12 +109,14 @@ pub fn repair(step: Step) -> Repair {
         Step::Verify => "verify",
         Step::Remove => "evacuate",
         Step::Purge => "purge",
+        Step::Exec => "tell",
     };
     Repair {
         name: name.to_owned(),
         summary: "A repair of a test.".to_owned(),
-        subject: subject_of(step),
+        subject: subject_of(step).unwrap_or(SubjectKind::Key),
         step,
+        exec: if step == Step::Exec { vec!["/usr/bin/true".to_owned()] } else { Vec::new() },
         throttle: Throttle {
             in_flight: 400,
             per_fileserver: 4,
@@ -136,6 +139,7 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
         Step::Verify => ("replicas-verified", 50),
         Step::Remove => ("fileservers-evacuate", 100),
         Step::Purge => ("quarantine-purged", 10),
+        Step::Exec => ("things-told", 20),
     };
     Finding {
         id: FindingId(id),

@@ -4,8 +4,9 @@ use super::outcome::Outcome;
 use super::{Worker, millis};
 use crate::database::{attempts, fileservers, inventory, replicas, repositories};
 use crate::model::Millis;
-use crate::model::attempt::{Attempt, AttemptEvent, Ending};
+use crate::model::attempt::{Attempt, AttemptEvent, Ending, Step};
 use crate::model::finding::Subject;
+use crate::model::id::{FileserverId, RepositoryId};
 use std::time::Duration;
 
 /// How often an ending is tried to be written. Past it the lease runs out, and the goal looks again.
@@ -26,8 +27,8 @@ impl Worker {
                 return;
             }
         };
-        if let Some(source) = blame {
-            self.doubt(attempt, source).await;
+        if let (Some(source), Some(repository)) = (blame, attempt.plan.repository_id) {
+            self.doubt(repository, source).await;
         }
         if attempt.plan.step.begins_copy() && event != AttemptEvent::Succeed {
             self.abandon(attempt).await;
@@ -49,8 +50,7 @@ impl Worker {
         }
     }
 
-    async fn doubt(&self, attempt: &Attempt, source: crate::model::id::FileserverId) {
-        let repository = attempt.plan.repository_id;
+    async fn doubt(&self, repository: RepositoryId, source: FileserverId) {
         if let Err(error) = inventory::doubt(&self.database, repository, source).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(fileserver.id = %source, error, "a doubtful source could not be flagged");
@@ -59,7 +59,9 @@ impl Worker {
 
     /// Forgets the row of a copy that was not finished, while the epoch is still this attempt's.
     async fn abandon(&self, attempt: &Attempt) {
-        let (repository, here) = (attempt.plan.repository_id, attempt.plan.destination_id);
+        let (Some(repository), Some(here)) = (attempt.plan.repository_id, attempt.plan.destination_id) else {
+            return;
+        };
         let gone = replicas::abandon_copy(&self.database, repository, here, attempt.epoch).await;
         if let Err(error) = gone {
             // The next attempt for this repository forgets it.
@@ -80,6 +82,10 @@ impl Worker {
             AttemptEvent::GoStale => {
                 let longest = millis(self.settings.stale);
                 self.chance.up_to(retry.map_or(longest, |retry| retry.first_ms.min(longest)))
+            }
+            AttemptEvent::Cancel if attempt.plan.step == Step::Exec => {
+                let first = retry.map_or(30_000, |retry| retry.first_ms).unsigned_abs();
+                millis(self.chance.around(Duration::from_millis(first)))
             }
             AttemptEvent::Cancel => millis(self.chance.around(self.settings.away)),
             _ => 0,
@@ -128,22 +134,27 @@ impl Worker {
         }
         let state = attempt.state.after(ending.event).unwrap_or(attempt.state);
         let subject: &Subject = &attempt.subject;
-        let (name, place) = self.names(attempt).await;
+        let on = self.names(attempt).await;
         tracing::info!(
             target: "trued::event",
             kind = "attempt.ended", attempt = %attempt.id, goal = attempt.goal, repair = attempt.repair,
             subject = %subject, state = %state, said = ending.message, bytes = ending.bytes,
             duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            "{} of {name} on {place} {state}: {}", attempt.repair, ending.message,
+            "{} of {on} {state}: {}", attempt.repair, ending.message,
         );
     }
 
-    async fn names(&self, attempt: &Attempt) -> (String, String) {
-        let (id, place) = (attempt.plan.repository_id, attempt.plan.destination_id);
+    /// What it was about: `team/tools on fs-2`, or what its subject says by itself.
+    async fn names(&self, attempt: &Attempt) -> String {
+        let plan = &attempt.plan;
+        let (Some(id), place) = (plan.repository_id, plan.destination_id) else {
+            return attempt.subject.to_string();
+        };
         let repository = repositories::by_ids(&self.database, &[id]).await.unwrap_or_default();
-        let all = fileservers::all(&self.database).await.unwrap_or_default();
         let name = repository.into_iter().next().map_or_else(|| format!("repository {id}"), |one| one.name);
+        let Some(place) = place else { return name };
+        let all = fileservers::all(&self.database).await.unwrap_or_default();
         let place = all.into_iter().find(|one| one.id == place);
-        (name, place.map_or_else(|| "a fileserver that is gone".to_owned(), |one| one.name))
+        format!("{name} on {}", place.map_or_else(|| "a fileserver that is gone".to_owned(), |one| one.name))
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Facts {
 /// The two ends of a step, as agents are called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ends {
+    /// The destination's number.
+    pub(super) here: FileserverId,
     /// What is changed or looked at.
     pub(super) destination: End,
     /// What is copied from.
@@ -67,18 +69,21 @@ impl Facts {
         if self.repository.removed_at.is_some() {
             return Err(Outcome::Stale("the repository was removed".into()));
         }
-        let destination = self.reachable(plan.destination_id)?;
+        let here =
+            plan.destination_id.ok_or_else(|| Outcome::Stale("the plan names no fileserver".into()))?;
+        let destination = self.reachable(here)?;
         match plan.step {
-            Step::Verify | Step::Resync => self.has_copy(plan.destination_id)?,
-            Step::Remove | Step::Purge => self.has_row(plan.destination_id)?,
-            Step::Replicate | Step::Move => self.takes_copy(plan.destination_id)?,
+            Step::Verify | Step::Resync => self.has_copy(here)?,
+            Step::Remove | Step::Purge => self.has_row(here)?,
+            Step::Replicate | Step::Move => self.takes_copy(here)?,
+            Step::Exec => return Err(Outcome::Stale("a program is done to no replica".into())),
         }
         let source = match (plan.step, plan.source_id) {
-            (Step::Verify | Step::Remove | Step::Purge, _) => None,
+            (Step::Verify | Step::Remove | Step::Purge | Step::Exec, _) => None,
             (_, None) => return Err(Outcome::Stale("the plan names no source".into())),
-            (_, Some(id)) => Some(self.source(id, plan.destination_id)?),
+            (_, Some(id)) => Some(self.source(id, here)?),
         };
-        Ok(Ends { destination, source })
+        Ok(Ends { here, destination, source })
     }
 
     fn reachable(&self, id: FileserverId) -> Result<End, Outcome> {

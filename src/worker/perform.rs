@@ -24,7 +24,7 @@ impl Worker {
     pub(super) async fn handle(&self, attempt: Attempt, over: CancellationToken) {
         let span = tracing::info_span!(
             "attempt.run", attempt.id = %attempt.id, finding.id = %attempt.finding_id,
-            repository.id = %attempt.plan.repository_id, step = %attempt.plan.step,
+            subject = %attempt.subject, step = %attempt.plan.step,
         );
         async {
             let begun = tokio::time::Instant::now();
@@ -39,7 +39,11 @@ impl Worker {
     /// which hangs up on the agent, and an agent ends work whose caller is gone.
     async fn outcome(&self, attempt: &Attempt, over: CancellationToken) -> Outcome {
         let quiet = Duration::from_millis(u64::try_from(attempt.plan.deadline_ms).unwrap_or(0));
-        let quiet = quiet.max(SHORTEST_QUIET);
+        // A program sees to its own deadline, and says nothing on its way.
+        let quiet = match attempt.plan.step {
+            Step::Exec => quiet + SHORTEST_QUIET,
+            _ => quiet.max(SHORTEST_QUIET),
+        };
         let (progress, seen) = watch::channel::<Option<Progress>>(None);
         let cancel = CancellationToken::new();
         let hang_up = cancel.clone().drop_guard();
@@ -87,7 +91,13 @@ impl Worker {
         if step == Step::Purge {
             return steps::purge(self, attempt, watch).await.unwrap_or_else(|instead| instead);
         }
-        let facts = match Facts::read(&self.database, attempt.plan.repository_id).await {
+        if attempt.plan.step == Step::Exec {
+            return self.exec(attempt).await;
+        }
+        let Some(repository) = attempt.plan.repository_id else {
+            return Outcome::Stale("the plan names no repository".into());
+        };
+        let facts = match Facts::read(&self.database, repository).await {
             Ok(Some(facts)) => facts,
             Ok(None) => return Outcome::Stale("there is no such repository any more".into()),
             Err(error) => return error.into(),
@@ -96,7 +106,7 @@ impl Worker {
             Ok(ends) => ends,
             Err(instead) => return instead,
         };
-        let task = Task { worker: self, attempt, ends: &ends, watch };
+        let task = Task { worker: self, repository, attempt, ends: &ends, watch };
         steps::perform(&task, facts).await.unwrap_or_else(|instead| instead)
     }
 }

@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use crate::fleet::{Agents, CallError, Watch};
 use crate::model::attempt::{Attempt, Step};
 use crate::model::grant::End;
-use crate::model::id::RepositoryId;
+use crate::model::id::{FileserverId, RepositoryId};
 use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
@@ -21,6 +21,8 @@ pub(super) use purge::purge;
 
 /// What a step is given besides its facts.
 pub(super) struct Task<'a> {
+    /// The repository.
+    pub(super) repository: RepositoryId,
     /// Database, agents, settings.
     pub(super) worker: &'a Worker,
     /// The attempt.
@@ -43,6 +45,7 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Verify => verify::verify(task, facts).await,
         Step::Remove => remove::remove(task, facts).await,
         Step::Purge => purge::purge(task.worker, task.attempt, task.watch).await,
+        Step::Exec => Err(Outcome::Stale("a program is not an agent's step".into())),
     }
 }
 
@@ -52,7 +55,12 @@ impl Task<'_> {
     }
 
     fn repository(&self) -> RepositoryId {
-        self.attempt.plan.repository_id
+        self.repository
+    }
+
+    /// The fileserver that is changed or looked at.
+    fn here(&self) -> FileserverId {
+        self.ends.here
     }
 
     fn epoch(&self) -> i64 {

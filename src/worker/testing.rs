@@ -1,19 +1,21 @@
 //! A fleet for the worker's tests: real SQL, real calls, agents that are a table in memory.
 
-use super::{Recheck, Settings, Worker};
+use super::{Programs, Recheck, Settings, Worker};
 use crate::database::findings::{Merge, MergeInto};
 use crate::database::scratch::Scratch;
-use crate::database::{Database, attempts, fileservers, repositories};
+use crate::database::{Database, attempts, fileservers, findings, repositories};
 use crate::fleet::Agents;
 use crate::model::attempt::{Plan, Step};
 use crate::model::chance::Chance;
 use crate::model::checksum::Checksum;
-use crate::model::finding::{Exception, Hints, Subject};
+use crate::model::finding::{Exception, Finding, Hints, Lane, Subject};
 use crate::model::fleet::{Health, ObjectFormat, Replica, Repository};
 use crate::model::grant::{Enrolment, GRANT_HEADER, Grant, Part, Role};
 use crate::model::id::{FileserverId, RepositoryId};
 use crate::model::wire::{ChecksumAnswer, CopyAnswer, Line, Progress, Refusal, RefusalCode, VerifyAnswer};
 use crate::queue::Reminders;
+use crate::repair::Repairs;
+use crate::repair::testing::repair;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -73,6 +75,7 @@ pub(super) struct Fleet {
     pub(super) disks: Arc<Mutex<Disks>>,
     pub(super) ids: Vec<FileserverId>,
     pub(super) holds: Arc<AtomicBool>,
+    repairs: Repairs,
     open: Arc<AtomicUsize>,
     running: JoinSet<()>,
     apart: Option<tokio::runtime::Runtime>,
@@ -122,16 +125,8 @@ pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
     for number in 1..=copies {
         disks.lock().unwrap().copies.insert((format!("fs-{number}"), repository.id), Some(sum(1)));
     }
-    Fleet {
-        scratch,
-        repository,
-        disks,
-        ids,
-        holds: Arc::new(AtomicBool::new(true)),
-        open,
-        running,
-        apart: None,
-    }
+    let (holds, repairs) = (Arc::new(AtomicBool::new(true)), Repairs::default());
+    Fleet { scratch, repository, disks, ids, holds, repairs, open, running, apart: None }
 }
 
 async fn fileserver(db: &Database, number: u8, url: &str) -> FileserverId {
@@ -163,7 +158,7 @@ impl Fleet {
         let plan = self.plan(step, source, destination);
         let subject = match step {
             Step::Replicate => Subject::Repository(self.repository.id),
-            _ => Subject::Replica(self.repository.id, plan.destination_id),
+            _ => Subject::Replica(self.repository.id, self.ids[destination - 1]),
         };
         self.admit_plan("a-goal", subject, plan).await;
     }
@@ -182,9 +177,9 @@ impl Fleet {
     pub(super) fn plan(&self, step: Step, source: Option<usize>, destination: usize) -> Plan {
         Plan {
             step,
-            repository_id: self.repository.id,
+            repository_id: Some(self.repository.id),
             source_id: source.map(|source| self.ids[source - 1]),
-            destination_id: self.ids[destination - 1],
+            destination_id: Some(self.ids[destination - 1]),
             bytes: 100,
             deadline_ms: 60_000,
             bytes_per_second: 0,
@@ -194,10 +189,35 @@ impl Fleet {
     }
 
     pub(super) async fn admit_plan(&self, goal: &str, subject: Subject, plan: Plan) {
+        let finding = self.open(goal, subject, plan.step.as_str()).await;
+        assert_eq!(attempts::admit(self.db(), &[(finding, plan)]).await.unwrap().len(), 1);
+    }
+
+    /// Opens a finding about a key and admits an attempt for it whose program is this shell script.
+    pub(super) async fn tell(&mut self, script: &str, deadline_ms: i64) {
+        let mut repair = repair(Step::Exec);
+        repair.exec = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+        self.repairs.by_name.insert(repair.name.clone(), Arc::new(repair));
+        let finding = self.open("a-goal", Subject::Key("backup".into()), "tell").await;
+        let plan = Plan {
+            step: Step::Exec,
+            repository_id: None,
+            source_id: None,
+            destination_id: None,
+            bytes: 0,
+            deadline_ms,
+            bytes_per_second: 0,
+            write_lock: false,
+            path: None,
+        };
+        assert_eq!(attempts::admit(self.db(), &[(finding, plan)]).await.unwrap().len(), 1);
+    }
+
+    async fn open(&self, goal: &str, subject: Subject, repair: &str) -> Finding {
         let into = MergeInto {
             goal: goal.into(),
             subject: subject.kind(),
-            repair: Some(plan.step.as_str().into()),
+            repair: Some(repair.into()),
             last_copies: false,
             began_at: self.db().now().await.unwrap(),
             backoff_ms: vec![0],
@@ -207,19 +227,20 @@ impl Fleet {
             removes: false,
             most: 500_000,
         };
+        let evidence = serde_json::json!({ "size": 7 });
         let row = Exception {
-            subject,
+            subject: subject.clone(),
             priority: 100,
-            reason: None,
+            reason: Some("it is late".into()),
             hints: Hints::default(),
-            evidence: serde_json::Map::new(),
+            evidence: evidence.as_object().unwrap().clone(),
         };
         let mut merge = Merge::begin(self.db(), into).await.unwrap();
         merge.add(&[row]).await.unwrap();
         merge.finish(1).await.unwrap();
-        let all = crate::database::findings::of_repository(self.db(), self.repository.id).await.unwrap();
-        let finding = all.into_iter().find(|finding| finding.goal == goal).unwrap();
-        assert_eq!(attempts::admit(self.db(), &[(finding, plan)]).await.unwrap().len(), 1);
+        let lane = subject.fileserver().map_or(Lane::Common, Lane::Fileserver);
+        let ready = findings::lane_head(self.db(), lane, 50, 0).await.unwrap();
+        ready.into_iter().find(|finding| finding.goal == goal).unwrap()
     }
 
     pub(super) fn worker(&self, settings: Settings) -> Worker {
@@ -228,7 +249,8 @@ impl Fleet {
             settings,
             database: self.db().clone(),
             agents: Agents::new(&enrolment()).unwrap(),
-            repairs: Arc::default(),
+            repairs: Arc::new(self.repairs.clone()),
+            programs: Programs::new(true),
             recheck: Arc::new(Held(Arc::clone(&self.holds))),
             reminders: Reminders::in_process(),
             chance: Arc::new(Chance::new(1)),

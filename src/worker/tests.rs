@@ -1,7 +1,7 @@
 //! The worker against real SQL and agents in memory: what it does, and what it must not do.
 
-use super::Settings;
 use super::testing::{Faulty, fleet, quick, sum, verdict};
+use super::{Programs, Settings};
 use crate::database::replicas::begin_copy;
 use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, findings, repositories};
@@ -49,6 +49,50 @@ async fn a_resynced_replica_is_in_sync_because_it_was_compared(scratch) {
     assert!(replica.verified_at.is_some());
     let compared: Vec<_> = fleet.calls().into_iter().skip(2).collect();
     assert_eq!(compared.len(), 3, "one act: every replica is asked after the copy: {compared:?}");
+}
+
+async fn a_program_gets_its_finding_and_its_last_line_is_the_result(scratch) {
+    let mut fleet = fleet(scratch, 2, 2).await;
+    fleet.tell("cat", 60_000).await;
+    let (outcome, message) = fleet.end().await;
+    let told: serde_json::Value = serde_json::from_str(&message).unwrap();
+    assert_eq!(outcome, "succeeded");
+    assert_eq!(told["subject"], serde_json::json!({ "kind": "key", "key": "backup" }));
+    assert_eq!((&told["goal"], &told["repair"], &told["reason"]), (&"a-goal".into(), &"tell".into(), &"it is late".into()));
+    assert_eq!((&told["evidence"]["size"], &told["attempt"]["number"]), (&7.into(), &1.into()));
+    assert_eq!(told["deadline_seconds"], 60);
+}
+
+async fn a_program_that_asks_to_be_tried_later_uses_up_no_try_and_one_that_fails_does(scratch) {
+    let mut fleet = fleet(scratch, 2, 2).await;
+    fleet.tell("echo the pager is busy; exit 75", 60_000).await;
+    assert_eq!(fleet.end().await, ("cancelled".into(), "the pager is busy".into()));
+    assert_eq!(fleet.number("SELECT CAST(tries AS BIGINT) FROM findings").await, 0);
+    assert_eq!(fleet.number("SELECT count(*) FROM findings WHERE state = 'waiting' AND next_at > opened_at + 10000").await, 1);
+    fleet.number("UPDATE findings SET state = 'ready', next_at = 0 RETURNING id").await;
+    fleet.tell("echo no such team; exit 1", 60_000).await;
+    assert_eq!(fleet.end().await, ("failed".into(), "exit code 1: no such team".into()));
+    assert_eq!(fleet.number("SELECT CAST(tries AS BIGINT) FROM findings").await, 1);
+}
+
+async fn a_worker_that_may_run_no_programs_leaves_them_to_others(scratch) {
+    let mut fleet = fleet(scratch, 2, 2).await;
+    fleet.tell("echo done", 60_000).await;
+    let mut careful = fleet.worker(quick());
+    careful.programs = Programs::new(false);
+    let stop = fleet.start(careful);
+    fleet.admit(Step::Verify, None, 1).await;
+    let others = async {
+        while fleet.number("SELECT count(*) FROM attempt_history").await == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), others).await.expect("other work goes on");
+    assert_eq!(fleet.number("SELECT count(*) FROM attempts WHERE state = 'queued' AND step = 'exec'").await, 1);
+    stop.cancel();
+    fleet.end().await;
+    let done = "SELECT count(*) FROM attempt_history WHERE step = 'exec' AND outcome = 'succeeded'";
+    assert_eq!(fleet.number(done).await, 1);
 }
 
 async fn a_copy_becomes_live_only_when_it_is_whole_and_raises_the_seats(scratch) {

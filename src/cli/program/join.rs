@@ -133,6 +133,7 @@ impl Base {
             agents: Agents::new(enrolment)?,
             repairs: Arc::clone(&self.repairs),
             recheck: Arc::new(Asking { source: self.source.clone(), goals: self.goals.clone() }),
+            programs: worker::Programs::new(self.config.worker.exec),
             reminders: self.reminders.clone(),
             chance: Arc::clone(&self.chance),
         };

@@ -214,7 +214,8 @@ async fn try_take_lost(db: &Database, limit: i64) -> Result<Vec<Attempt>> {
 
 /// Cancels queued and running attempts whose finding is closed or whose destination is offline; their workers
 /// notice at the next renewal. A running one may go on for 30 s after its finding closed: it closed, most
-/// likely, because of it. Returns how many.
+/// likely, because of it. An operator's own program may be about just that: a fileserver that is offline. Returns
+/// how many.
 ///
 /// # Errors
 /// When the engine fails.
@@ -248,10 +249,10 @@ impl Obsolete {
             Self::Away => engine.text(
                 "/* attempts::of_away, sqlite */ SELECT a.id FROM attempts a \
                    JOIN fileservers d ON d.id = a.destination_id \
-                  WHERE d.health = 'offline' ORDER BY a.id LIMIT $1",
+                  WHERE d.health = 'offline' AND a.step <> 'exec' ORDER BY a.id LIMIT $1",
                 "/* attempts::of_away, postgres */ SELECT a.id FROM attempts a \
                    JOIN fileservers d ON d.id = a.destination_id \
-                  WHERE d.health = 'offline' ORDER BY a.id LIMIT $1 FOR UPDATE OF a SKIP LOCKED",
+                  WHERE d.health = 'offline' AND a.step <> 'exec' ORDER BY a.id LIMIT $1 FOR UPDATE OF a SKIP LOCKED",
             ),
         }
     }

@@ -1,9 +1,14 @@
 //! Attempts: admitted once, claimed once, ended once.
 
-use super::{evaluate, fileservers, make, next_moment, number, on_each_engine, repository, repository_rows};
+use super::{
+    about, evaluate, fileservers, goal, make, merge, next_moment, number, on_each_engine, repository,
+    repository_rows,
+};
+use crate::database::findings::MergeInto;
 use crate::database::{Database, attempts, findings, leases};
 use crate::model::attempt::{Attempt, AttemptEvent, AttemptState, Ending, Plan, Step};
-use crate::model::finding::{Deferral, Finding, FindingState, Lane};
+use crate::model::finding::{Deferral, Finding, FindingState, Lane, Subject};
+use crate::model::goal::SubjectKind;
 use crate::model::id::{AttemptId, FileserverId, RepositoryId};
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
@@ -14,9 +19,9 @@ const STEPS: &[&str] = &["replicate"];
 fn plan(repository: RepositoryId, destination: FileserverId) -> Plan {
     Plan {
         step: Step::Replicate,
-        repository_id: repository,
+        repository_id: Some(repository),
         source_id: None,
-        destination_id: destination,
+        destination_id: Some(destination),
         bytes: 10,
         deadline_ms: MINUTE,
         bytes_per_second: 0,
@@ -54,7 +59,9 @@ fn ending(event: AttemptEvent) -> Ending {
 }
 
 async fn finding(db: &Database, attempt: &Attempt) -> Finding {
-    let of = findings::of_repository(db, attempt.plan.repository_id).await.expect("findings");
+    let of = findings::of_repository(db, attempt.plan.repository_id.expect("a repository"))
+        .await
+        .expect("findings");
     of.into_iter().find(|finding| finding.id == attempt.finding_id).expect("its finding")
 }
 
@@ -78,9 +85,32 @@ on_each_engine! {
         assert_eq!(attempts::started_since(db, 0).await.expect("started"), [("re-replicate".to_owned(), 3)]);
     }
 
+    async fn a_key_has_one_attempt_at_a_time_and_its_epoch_rises_with_each_claim(db) {
+        let row = |key: &str| about(Subject::Key(key.to_owned()), 1);
+        let now = db.now().await.expect("the clock");
+        let of = |name| MergeInto { subject: SubjectKind::Key, ..goal(name, now) };
+        merge(db, of("told"), &[row("a"), row("b")]).await;
+        merge(db, of("told-too"), &[row("a")]).await;
+        let plan = Plan { step: Step::Exec, repository_id: None, destination_id: None, ..plan(RepositoryId(0), FileserverId(0)) };
+        let all: Vec<_> = ready(db).await.into_iter().map(|finding| (finding, plan.clone())).collect();
+        assert_eq!(all.len(), 3);
+        assert_eq!(attempts::admit(db, &all).await.expect("admitted").len(), 2, "one for each key");
+        let claim = || attempts::claim(db, "w", 1, MINUTE, &["exec"]);
+        assert!(attempts::claim(db, "w", 9, MINUTE, STEPS).await.expect("a claim").is_empty(), "not its step");
+        let first = claim().await.expect("a claim").remove(0);
+        assert_eq!((first.epoch, &first.plan), (1, &plan));
+        assert!(attempts::hand_back(db, first.id, first.epoch).await.expect("handed back"));
+        let again = claim().await.expect("a claim").remove(0);
+        assert_eq!((again.id, again.epoch), (first.id, 2));
+        let done = ending(AttemptEvent::Succeed);
+        assert!(!attempts::finish(db, first.id, first.epoch, &done, 0).await.expect("an old epoch"));
+        assert!(attempts::finish(db, again.id, again.epoch, &done, 0).await.expect("finished"));
+        assert_eq!(attempts::admit(db, &all).await.expect("admitted").len(), 1, "the other goal's turn");
+    }
+
     async fn two_attempts_on_one_repository_are_impossible(db) {
         let admitted = situation(db, 1).await;
-        let id = admitted[0].1.repository_id.0;
+        let id = admitted[0].1.repository_id.expect("a repository").0;
         evaluate(db, "b", &repository_rows([id])).await;
         let both = ready(db).await;
         assert_eq!(both.len(), 2);
@@ -94,10 +124,10 @@ on_each_engine! {
 
     async fn two_dispatchers_at_once_never_start_two_attempts_on_one_repository(db) {
         let first = situation(db, 20).await;
-        evaluate(db, "b", &repository_rows(first.iter().map(|(_, plan)| plan.repository_id.0))).await;
+        evaluate(db, "b", &repository_rows(first.iter().filter_map(|(_, plan)| plan.repository_id).map(|id| id.0))).await;
         let all: Vec<_> = ready(db).await.into_iter().map(|finding| {
             let id = finding.subject.repository().expect("a repository");
-            let plan = plan(id, first[0].1.destination_id);
+            let plan = plan(id, first[0].1.destination_id.expect("a destination"));
             (finding, plan)
         }).collect();
         assert_eq!(all.len(), 40);
@@ -269,7 +299,7 @@ on_each_engine! {
         let admitted = situation(db, 1).await;
         attempts::admit(db, &admitted).await.expect("admitted");
         let running = claim_one(db).await;
-        let id = running.plan.repository_id;
+        let id = running.plan.repository_id.expect("a repository");
         assert!(!attempts::yield_repository(db, id, &["verify", "scrub"]).await.expect("asked"));
         assert!(attempts::yield_repository(db, id, &["verify", "re-replicate"]).await.expect("asked"));
         assert!(!attempts::yield_repository(db, id, &["verify", "re-replicate"]).await.expect("asked"));

@@ -44,12 +44,12 @@ async fn dispatcher(db: Database, destination: FileserverId, stop: CancellationT
             let plans: Vec<_> = start
                 .into_iter()
                 .map(|finding| {
-                    let repository_id = finding.subject.repository().expect("a repository");
+                    let repository_id = finding.subject.repository();
                     let plan = Plan {
                         step: Step::Replicate,
                         repository_id,
                         source_id: None,
-                        destination_id: destination,
+                        destination_id: Some(destination),
                         bytes: 1,
                         deadline_ms: 1_000,
                         bytes_per_second: 0,

@@ -2,8 +2,8 @@ use super::*;
 use crate::model::attempt::Step;
 use crate::model::finding::Subject;
 use crate::model::fleet::{Health, ReplicaState};
-use crate::model::id::FileserverId;
-use crate::repair::testing::{about_replica, attempt, fleet, repair, repository, wants_copy};
+use crate::model::id::{FileserverId, RepositoryId};
+use crate::repair::testing::{about_replica, attempt, finding, fleet, repair, repository, wants_copy};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -92,7 +92,10 @@ impl World {
                     let from = plan
                         .source_id
                         .map_or_else(String::new, |id| format!(" from {}", self.fleet.name(id)));
-                    format!("{} on {}{from}", plan.step, self.fleet.name(plan.destination_id))
+                    let to = plan
+                        .destination_id
+                        .map_or_else(String::new, |id| format!(" on {}", self.fleet.name(id)));
+                    format!("{}{to}{from}", plan.step)
                 }
                 Admission::Defer { deferral, until, .. } => {
                     let until = until.map_or_else(|| "ready".to_owned(), |until| format!("until {until}"));
@@ -146,6 +149,42 @@ fn decisions_read_as_reasons() {
     replicas-suffice repository:7: backing off after an attempt (until 9000)
     replicas-suffice repository:8: stuck: no file defines the repair re-paint (until 61000)
     "#);
+}
+
+fn about(id: i64, subject: Subject) -> Finding {
+    finding(id, Step::Exec, subject)
+}
+
+#[test]
+fn a_program_may_be_about_anything_and_one_runs_at_a_time_for_each() {
+    let key = || Subject::Key("backup".to_owned());
+    let mut world = World::new(3, 3).with(1, &[1, 2]);
+    world.fleet.fileservers.get_mut(&FileserverId(2)).unwrap().health = Health::Offline;
+    let mut any = |finding: Finding| {
+        let mut repair = repair(Step::Exec);
+        repair.subject = finding.subject.kind();
+        repair.name = format!("tell-{}", finding.subject.kind());
+        let finding = Finding { repair: Some(repair.name.clone()), ..finding };
+        world.repairs.by_name.insert(repair.name.clone(), Arc::new(repair));
+        world.findings.push(finding);
+    };
+    any(about(1, key()));
+    any(about(2, key()));
+    any(about(3, Subject::Fileserver(FileserverId(2))));
+    any(about(4, Subject::Repository(RepositoryId(1))));
+    any(about(5, Subject::Replica(RepositoryId(1), FileserverId(2))));
+    any(about(6, Subject::Repository(RepositoryId(9))));
+    insta::assert_snapshot!(world.told(1), @r"
+    things-told key:backup: exec
+    things-told fileserver:2: exec on fs-02
+    things-told key:backup: another attempt works on this subject (until 6000)
+    things-told replica:1:2: exec on fs-02
+    things-told repository:1: another attempt works on this repository (until 6000)
+    things-told repository:9: no fileserver may take the copy: 1 on which this replica no longer stands (until 16000)
+    ");
+    let running = world.findings[0].clone();
+    let world = world.runs(&running, 1);
+    assert!(world.told(1).contains("key:backup: another attempt works on this subject"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn every_refusal_names_line_key_and_what_is_allowed() {
     repairs/re-replicate.toml:8: in_flight: invalid type: string "400", expected i64
     repairs/re-replicate.toml:8: unknown field `in_fligth`, expected one of `in_flight`, `per_fileserver`, `per_rack`, `starts_per_minute`, `bytes_per_second`
     repairs/re-replicate.toml:7: missing field `per_rack`
-    repairs/re-replicate.toml:5: step: step "replicat" is not one of: resync, replicate, move, verify, remove, purge
+    repairs/re-replicate.toml:5: step: step "replicat" is not one of: resync, replicate, move, verify, remove, purge, exec
     repairs/re-replicate.toml:4: subject: step replicate is done to a repository, not to a replica
     repairs/re-replicate.toml:12: bytes_per_second: "100MB" is not a size like "512KiB", "100MiB" or "0" (units: B, KiB, MiB, GiB, TiB)
     repairs/re-replicate.toml:12: bytes_per_second: "1B" is neither "0" (no bound) nor within 64KiB to 1TiB
@@ -50,6 +50,39 @@ fn every_refusal_names_line_key_and_what_is_allowed() {
     repairs/re-replicate.toml:19: first: "30" is not a duration like "30s", "2m" or "1h" (units: ms, s, m, h, d)
     repairs/re-replicate.toml:20: max: "10s" is less than first, "30s"
     repairs/re-replicate.toml:18: unclosed table, expected `]`
+    "#);
+}
+
+#[test]
+fn a_program_may_be_done_to_anything_and_stands_instead_of_a_step() {
+    for subject in ["repository", "replica", "fileserver", "key"] {
+        let text = GOOD.replacen("\"repository\"", &format!("{subject:?}"), 1).replacen(
+            "step    = \"replicate\"",
+            "exec = [\"/usr/local/bin/tell\", \"--team\", \"storage\"]",
+            1,
+        );
+        let repair = Repair::parse("tell", "f", &text).unwrap();
+        assert_eq!((repair.step, repair.exec[1].as_str()), (Step::Exec, "--team"));
+        assert_eq!(repair.subject.as_str(), subject);
+    }
+    let step = "step    = \"replicate\"";
+    let refusals = [
+        refusal(step, "exec = []"),
+        refusal(step, "exec = [\"tell\"]"),
+        refusal(step, "exec = [\"/usr/../bin/tell\"]"),
+        refusal(step, "exec = \"/bin/sh -c true\""),
+        refusal(step, "exec = [\"/bin/sh\"]\nstep = \"verify\""),
+        refusal(step, "step = \"exec\""),
+        refusal(step, ""),
+    ];
+    insta::assert_snapshot!(refusals.join("\n"), @r#"
+    repairs/re-replicate.toml:5: exec: the list is empty; the program's path comes first
+    repairs/re-replicate.toml:5: exec: "tell" is not the absolute path of a program
+    repairs/re-replicate.toml:5: exec: "/usr/../bin/tell" is not the absolute path of a program
+    repairs/re-replicate.toml:5: exec: invalid type: string "/bin/sh -c true", expected a sequence
+    repairs/re-replicate.toml:5: exec: a repair has a step or a program, not both
+    repairs/re-replicate.toml:5: step: a program of your own is named by exec = ["/path/to/it", …], not by step
+    repairs/re-replicate.toml:1: say what it does: step = "…", or exec = ["/path/to/program"]
     "#);
 }
 

@@ -2,21 +2,28 @@
 
 use super::{Deadline, FileError, Repair, Retry, Throttle, subject_of};
 use crate::model::Millis;
+use crate::model::attempt::Step;
 use crate::repair::units;
 use serde::Deserialize;
 use std::ops::{Range, RangeInclusive};
+use std::path::{Component, Path};
 use std::str::FromStr;
 use toml::Spanned;
 
 /// A second to a day: shorter spins, longer is forgotten.
 const WAITS: RangeInclusive<Millis> = 1_000..=86_400_000;
 
+/// A program and its arguments are written by hand.
+const MAX_ARGUMENTS: usize = 64;
+const MAX_ARGUMENT_BYTES: usize = 8 << 10;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
     summary: Spanned<String>,
     subject: Spanned<String>,
-    step: Spanned<String>,
+    step: Option<Spanned<String>>,
+    exec: Option<Spanned<Vec<String>>>,
     throttle: RawThrottle,
     deadline: RawDeadline,
     retry: RawRetry,
@@ -115,19 +122,20 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Repair, FileEr
     let source = Source { file, text };
     check_name(name).map_err(|message| source.error(None, message))?;
     let raw: Raw = toml::from_str(text).map_err(|error| source.syntax(&error))?;
+    let (step, exec) = act(&source, &raw)?;
     let repair = Repair {
         name: name.to_owned(),
         summary: summary(&source, &raw.summary)?,
         subject: source.word("subject", &raw.subject)?,
-        step: source.word("step", &raw.step)?,
+        step,
+        exec,
         throttle: throttle(&source, &raw.throttle)?,
         deadline: deadline(&source, &raw.deadline)?,
         retry: retry(&source, &raw.retry)?,
     };
-    let wanted = subject_of(repair.step);
-    if repair.subject == wanted {
+    let Some(wanted) = subject_of(repair.step).filter(|wanted| *wanted != repair.subject) else {
         return Ok(repair);
-    }
+    };
     let message = format!("subject: step {} is done to a {wanted}, not to a {}", repair.step, repair.subject);
     Err(source.error(Some(raw.subject.span()), message))
 }
@@ -148,6 +156,49 @@ fn summary(source: &Source<'_>, value: &Spanned<String>) -> Result<String, FileE
         return Err(source.error(Some(value.span()), message));
     }
     Ok(text.to_owned())
+}
+
+/// The one thing that it does: a built-in step, or a program.
+fn act(source: &Source<'_>, raw: &Raw) -> Result<(Step, Vec<String>), FileError> {
+    match (&raw.step, &raw.exec) {
+        (Some(step), None) => match source.word("step", step)? {
+            Step::Exec => {
+                let message =
+                    "step: a program of your own is named by exec = [\"/path/to/it\", …], not by step";
+                Err(source.error(Some(step.span()), message))
+            }
+            step => Ok((step, Vec::new())),
+        },
+        (None, Some(exec)) => {
+            check_program(exec.get_ref()).map_err(|message| source.error(Some(exec.span()), message))?;
+            Ok((Step::Exec, exec.get_ref().clone()))
+        }
+        (Some(_), Some(exec)) => {
+            Err(source.error(Some(exec.span()), "exec: a repair has a step or a program, not both"))
+        }
+        (None, None) => {
+            Err(source.error(None, "say what it does: step = \"…\", or exec = [\"/path/to/program\"]"))
+        }
+    }
+}
+
+/// A fixed list, never a shell's line; found by its path alone, never by a search.
+fn check_program(exec: &[String]) -> Result<(), String> {
+    let Some(program) = exec.first() else {
+        return Err("exec: the list is empty; the program's path comes first".to_owned());
+    };
+    let plain =
+        Path::new(program).components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if !program.starts_with('/') || !plain || program.ends_with('/') {
+        return Err(format!("exec: {program:?} is not the absolute path of a program"));
+    }
+    if exec.len() > MAX_ARGUMENTS || exec.iter().map(String::len).sum::<usize>() > MAX_ARGUMENT_BYTES {
+        return Err(format!("exec: more than {MAX_ARGUMENTS} words or {MAX_ARGUMENT_BYTES} bytes"));
+    }
+    match exec.iter().find(|word| word.contains('\0')) {
+        Some(word) => Err(format!("exec: {word:?} contains a zero byte")),
+        None => Ok(()),
+    }
 }
 
 fn throttle(source: &Source<'_>, raw: &RawThrottle) -> Result<Throttle, FileError> {

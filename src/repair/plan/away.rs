@@ -48,9 +48,9 @@ pub(super) fn purge(
     let bytes = finding.hints.bytes.unwrap_or(0).max(0);
     Ok(Plan {
         step: repair.step,
-        repository_id,
+        repository_id: Some(repository_id),
         source_id: None,
-        destination_id,
+        destination_id: Some(destination_id),
         bytes,
         deadline_ms: repair.deadline.for_bytes(bytes),
         bytes_per_second: 0,

@@ -65,7 +65,8 @@ mod tests {
     fn places(fleet: &FleetView, finding: &Finding) -> Vec<i64> {
         let mut all: Vec<i64> = (0..60)
             .filter_map(|seed| plan(finding, &repair(Step::Move), fleet, seed).ok())
-            .map(|plan| plan.destination_id.0)
+            .filter_map(|plan| plan.destination_id)
+            .map(|id| id.0)
             .collect();
         all.sort_unstable();
         all.dedup();

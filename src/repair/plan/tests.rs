@@ -24,7 +24,7 @@ fn a_stale_replica_is_resynced_from_the_least_loaded_definitive_one() {
     let mut fleet = fleet_with(3, 3, view);
     at(&mut fleet, 2).load = 900;
     let plan = plan(&about_replica(1, Step::Resync, 1, 1), &repair(Step::Resync), &fleet, 1).unwrap();
-    assert_eq!((plan.source_id, plan.destination_id), (Some(FileserverId(3)), FileserverId(1)));
+    assert_eq!((plan.source_id, plan.destination_id), (Some(FileserverId(3)), Some(FileserverId(1))));
     assert_eq!((plan.bytes, plan.deadline_ms, plan.write_lock), (10, 60_000, false));
 }
 
@@ -93,7 +93,7 @@ fn verifying_needs_no_source_and_never_locks() {
     let mut finding = about_replica(1, Step::Verify, 1, 1);
     finding.ineffective = 1_000;
     let plan = plan(&finding, &repair(Step::Verify), &fleet, 1).unwrap();
-    assert_eq!((plan.source_id, plan.destination_id, plan.write_lock), (None, FileserverId(1), false));
+    assert_eq!((plan.source_id, plan.destination_id, plan.write_lock), (None, Some(FileserverId(1)), false));
 }
 
 #[test]
@@ -114,9 +114,9 @@ fn a_copy_that_was_begun_is_gone_on_with_where_it_is_still_fine() {
     let mut fleet = fleet_with(3, 9, view);
     let to =
         |fleet: &FleetView, seed| plan(&wants_copy(1, 1), &repair(Step::Replicate), fleet, seed).unwrap();
-    assert!((0..50).all(|seed| to(&fleet, seed).destination_id == FileserverId(6)));
+    assert!((0..50).all(|seed| to(&fleet, seed).destination_id == Some(FileserverId(6))));
     at(&mut fleet, 6).intent = Intent::Quiesce;
-    assert!((0..50).all(|seed| matches!(to(&fleet, seed).destination_id.0, 3 | 9)));
+    assert!((0..50).all(|seed| matches!(to(&fleet, seed).destination_id, Some(FileserverId(3 | 9)))));
 }
 
 #[test]
@@ -125,7 +125,9 @@ fn a_copy_that_was_begun_in_a_rack_that_has_one_by_now_is_left() {
     view.replicas.push(replica(1, 4));
     view.replicas[2].state = ReplicaState::Creating;
     let fleet = fleet_with(3, 9, view);
-    let to = |seed| plan(&wants_copy(1, 1), &repair(Step::Replicate), &fleet, seed).unwrap().destination_id;
+    let to = |seed| {
+        plan(&wants_copy(1, 1), &repair(Step::Replicate), &fleet, seed).unwrap().destination_id.unwrap()
+    };
     assert!((0..50).all(|seed| to(seed).0 % 3 == 0), "rack 3 has no copy");
 }
 
@@ -148,7 +150,7 @@ fn a_goal_may_name_source_and_destination_and_is_told_when_that_cannot_be() {
     finding.hints.source_id = Some(FileserverId(2));
     finding.hints.destination_id = Some(FileserverId(9));
     let planned = plan(&finding, &repair(Step::Replicate), &fleet, 1).unwrap();
-    assert_eq!((planned.source_id, planned.destination_id), (Some(FileserverId(2)), FileserverId(9)));
+    assert_eq!((planned.source_id, planned.destination_id), (Some(FileserverId(2)), Some(FileserverId(9))));
     at(&mut fleet, 9).health = Health::Offline;
     let answer = plan(&finding, &repair(Step::Replicate), &fleet, 1);
     assert_eq!(answer.unwrap_err().to_string(), "no fileserver may take the copy: 1 not online");

@@ -32,7 +32,7 @@ pub(super) async fn compare_all(task: &Task<'_>, bytes: Option<i64>) -> Result<b
         let version = facts.repository.version;
         match record(&task.worker.database, task.repository(), version, task.epoch(), &taken).await? {
             Recorded::Written => {
-                let here = taken.iter().find(|one| one.fileserver_id == task.attempt.plan.destination_id);
+                let here = taken.iter().find(|one| one.fileserver_id == task.here());
                 return Ok(here.is_some_and(|one| one.checksum == facts.repository.checksum));
             }
             Recorded::OldEpoch => return Err(Outcome::NotOurs("a newer attempt has the repository".into())),
@@ -68,7 +68,7 @@ async fn taken(
 ) -> Result<Vec<Taken>, Outcome> {
     let mut taken = Vec::with_capacity(answers.len());
     for (fileserver_id, answer) in answers {
-        let here = fileserver_id == task.attempt.plan.destination_id;
+        let here = fileserver_id == task.here();
         let checksum = match answer {
             Ok(answer) if answer.journal_version > facts.repository.version => {
                 return Err(history_lost(facts, fileserver_id, answer.journal_version));

@@ -11,7 +11,6 @@ use crate::database::purges::{self, Begun, Purge};
 use crate::database::replicas::Recorded;
 use crate::fleet::Watch;
 use crate::model::attempt::Attempt;
-use crate::model::grant::End;
 use crate::model::id::FileserverId;
 use crate::model::wire::{PurgeRequest, Purged};
 use crate::worker::Worker;
@@ -21,16 +20,15 @@ use crate::worker::outcome::Outcome;
 
 pub(in crate::worker) async fn purge(worker: &Worker, attempt: &Attempt, watch: &Watch) -> Done {
     let plan = &attempt.plan;
-    let here = plan.destination_id;
+    let (Some(repository), Some(here)) = (plan.repository_id, plan.destination_id) else {
+        return Err(Outcome::Stale("the plan names no copy".into()));
+    };
     let all = fileservers::all(&worker.database).await?;
     let to = reachable(all.iter().find(|one| one.id == here), here)?;
-    let purge = Purge {
-        repository: plan.repository_id,
-        fileserver: here,
-        epoch: attempt.epoch,
-        path: plan.path.as_deref(),
-    };
-    let vouching = others(worker, attempt, watch, &to).await?;
+    let purge = Purge { repository, fileserver: here, epoch: attempt.epoch, path: plan.path.as_deref() };
+    let ends = Ends { here, destination: to.clone(), source: None };
+    let task = Task { worker, repository, attempt, ends: &ends, watch };
+    let vouching = others(&task).await?;
     let version = match purges::begin(&worker.database, purge, &vouching).await? {
         Begun::Go(version) => version,
         Begun::Gone => return Err(Outcome::Stale("there is nothing to purge any more".into())),
@@ -42,7 +40,7 @@ pub(in crate::worker) async fn purge(worker: &Worker, attempt: &Attempt, watch: 
         None => Purged::Place { reason: format!("purged for goal {}", attempt.goal) },
     };
     let ask = PurgeRequest { what, version };
-    let answer = worker.agents.purge(&to, plan.repository_id, attempt.epoch, &ask, watch).await;
+    let answer = worker.agents.purge(&to, repository, attempt.epoch, &ask, watch).await;
     let answer = answer.map_err(|error| Outcome::of_call(error, None))?;
     match purges::finish(&worker.database, purge).await? {
         Recorded::Written => {}
@@ -57,21 +55,12 @@ pub(in crate::worker) async fn purge(worker: &Worker, attempt: &Attempt, watch: 
 }
 
 /// For a copy that no row knows, of a repository that is there: the copies that make it spare, asked now.
-async fn others(
-    worker: &Worker,
-    attempt: &Attempt,
-    watch: &Watch,
-    to: &End,
-) -> Result<Vec<FileserverId>, Outcome> {
-    if attempt.plan.path.is_some() {
+async fn others(task: &Task<'_>) -> Result<Vec<FileserverId>, Outcome> {
+    if task.attempt.plan.path.is_some() {
         return Ok(Vec::new());
     }
-    match Facts::read(&worker.database, attempt.plan.repository_id).await? {
-        Some(facts) if facts.repository.removed_at.is_none() => {
-            let ends = Ends { destination: to.clone(), source: None };
-            let task = Task { worker, attempt, ends: &ends, watch };
-            vouching(&task, &facts, attempt.plan.destination_id).await
-        }
+    match Facts::read(&task.worker.database, task.repository()).await? {
+        Some(facts) if facts.repository.removed_at.is_none() => vouching(task, &facts, task.here()).await,
         _ => Ok(Vec::new()),
     }
 }

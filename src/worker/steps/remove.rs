@@ -25,7 +25,7 @@ use crate::worker::outcome::Outcome;
 use futures::future::join_all;
 
 pub(super) async fn remove(task: &Task<'_>, facts: Facts) -> Done {
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     if facts.replica(here).is_some_and(|replica| replica.state == ReplicaState::Removing) {
         return finish(task, &facts).await;
     }
@@ -36,7 +36,7 @@ pub(super) async fn remove(task: &Task<'_>, facts: Facts) -> Done {
 
 /// Writes the intent, at the version of the facts that it returns.
 async fn begin(task: &Task<'_>, mut facts: Facts) -> Result<Facts, Outcome> {
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     for _ in 0..task.worker.settings.rounds {
         look_at(task, &facts, here).await?;
         let vouching = vouching(task, &facts, here).await?;
@@ -112,7 +112,7 @@ fn countable(facts: &Facts, replica: &Replica) -> Option<End> {
 
 /// Ends a removal whose replica is marked removing already: whoever marked it is gone.
 pub(super) async fn finish(task: &Task<'_>, facts: &Facts) -> Done {
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     let good = vouching(task, facts, here).await?.len();
     if good >= usize::try_from(facts.repository.wanted).unwrap_or(usize::MAX) {
         return set_aside(task, facts).await;
@@ -138,7 +138,7 @@ pub(super) async fn finish(task: &Task<'_>, facts: &Facts) -> Done {
 
 /// Has the copy of a replica that is marked removing set aside, and writes the outcome. May be done again.
 async fn set_aside(task: &Task<'_>, facts: &Facts) -> Done {
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     let reason = format!("{}: as many others as are wanted were good", task.attempt.repair);
     let ask = QuarantineRequest { reason: reason.clone(), version: Some(facts.repository.version) };
     let to = &task.ends.destination;

@@ -22,7 +22,7 @@ pub(super) async fn replicate(task: &Task<'_>, facts: Facts) -> Done {
 /// Makes one more replica; `leaves`: the one that no longer counts as soon as this one does.
 pub(super) async fn make(task: &Task<'_>, facts: &Facts, leaves: Option<FileserverId>) -> Done {
     forget_leftovers(task, facts).await?;
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     let begun = begin_copy(&task.worker.database, task.repository(), here, task.epoch()).await?;
     written(begun, "the repository was removed")?;
     let answer = copy(task, facts).await?;
@@ -37,7 +37,7 @@ pub(super) async fn make(task: &Task<'_>, facts: &Facts, leaves: Option<Fileserv
 /// Only one attempt works on a repository at a time, and that is this one: a half-made copy
 /// elsewhere is what a lost attempt left behind.
 async fn forget_leftovers(task: &Task<'_>, facts: &Facts) -> Result<(), Outcome> {
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     let left = facts.replicas.iter().filter(|replica| replica.state == ReplicaState::Creating);
     for replica in left.filter(|replica| replica.fileserver_id != here) {
         let at = replica.fileserver_id;
@@ -81,7 +81,7 @@ async fn adopt(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
 
 /// Makes the copy live at the version that its checksum was taken at; whether it is in sync.
 async fn publish(task: &Task<'_>, bytes: i64, leaves: Option<FileserverId>) -> Result<bool, Outcome> {
-    let here = task.attempt.plan.destination_id;
+    let here = task.here();
     for _ in 0..task.worker.settings.rounds {
         let facts = Facts::read(&task.worker.database, task.repository()).await?;
         let Some(facts) = facts.filter(|facts| facts.repository.removed_at.is_none()) else {

@@ -13,7 +13,7 @@ pub(super) async fn verify(task: &Task<'_>, mut facts: Facts) -> Done {
     for _ in 0..task.worker.settings.rounds {
         let seen = look(task, &facts).await?;
         if seen.journal_version > facts.repository.version {
-            let here = task.attempt.plan.destination_id;
+            let here = task.here();
             return Err(history_lost(&facts, here, seen.journal_version));
         }
         let version = facts.repository.version;
@@ -55,7 +55,7 @@ async fn look(task: &Task<'_>, facts: &Facts) -> Result<VerifyAnswer, Outcome> {
 
 fn taken(task: &Task<'_>, seen: &VerifyAnswer) -> Taken {
     Taken {
-        fileserver_id: task.attempt.plan.destination_id,
+        fileserver_id: task.here(),
         // Damage that leaves the references readable is damage all the same.
         checksum: seen.checksum.filter(|_| seen.problem.is_none()),
         bytes: seen.checksum.map(|_| seen.bytes),

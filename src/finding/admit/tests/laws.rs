@@ -5,7 +5,7 @@ use super::*;
 /// A world in which much can be wrong, with limits small enough to bind.
 fn any_world() -> impl Strategy<Value = World> {
     let one_repository = (prop::collection::btree_set(1..9_i64, 1..4), 0..5_usize, 1..200_i64);
-    let one_finding = (0..12_i64, 0..3_usize, 0..4_usize, 0..4_i32, 0..4_i64);
+    let one_finding = (0..12_i64, 0..4_usize, 0..4_usize, 0..4_i32, 0..4_i64);
     let limits = (1..4_u32, 1..3_u32, 1..4_u32, 1..6_u32, 1..6_u32);
     (
         1..5_i64,
@@ -68,14 +68,14 @@ fn check_limits(world: &World) -> Result<(), TestCaseError> {
             check_ends(world, repair, &of)?;
         }
     }
-    let repositories: BTreeSet<_> = world.running.iter().map(|one| one.plan.repository_id).collect();
-    prop_assert_eq!(repositories.len(), world.running.len(), "two attempts for one repository");
+    let subjects: BTreeSet<_> = world.running.iter().map(|one| one.subject.at_once()).collect();
+    prop_assert_eq!(subjects.len(), world.running.len(), "two attempts for one subject");
     Ok(())
 }
 
 fn check_ends(world: &World, repair: &Repair, attempts: &[&Attempt]) -> Result<(), TestCaseError> {
     let ends =
-        |one: &Attempt| one.plan.source_id.into_iter().chain([one.plan.destination_id]).collect::<Vec<_>>();
+        |one: &Attempt| one.plan.source_id.into_iter().chain(one.plan.destination_id).collect::<Vec<_>>();
     let throttle = repair.throttle;
     for fileserver in world.fleet.fileservers.values() {
         let here = attempts.iter().filter(|one| ends(one).contains(&fileserver.id)).count();
@@ -90,7 +90,7 @@ fn check_ends(world: &World, repair: &Repair, attempts: &[&Attempt]) -> Result<(
 /// Whatever else is on its way, copies that are new do not fill a disk beyond its limit.
 fn check_space(world: &World) -> Result<(), TestCaseError> {
     for one in world.fleet.fileservers.values() {
-        let new = |at: &&Attempt| at.plan.step == Step::Replicate && at.plan.destination_id == one.id;
+        let new = |at: &&Attempt| at.plan.step.begins_copy() && at.plan.destination_id == Some(one.id);
         let arriving: i64 = world.running.iter().filter(new).map(|at| at.plan.bytes).sum();
         let full = one.disk_used + arriving;
         prop_assert!(
@@ -111,8 +111,8 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
                 let finding = &world.findings[*finding];
                 world.running.push(attempt(1_000 + finding.id.0, finding, plan.clone()));
                 *world.started.entry(finding.repair.clone().unwrap()).or_insert(0) += 1;
-                if plan.step != Step::Verify {
-                    *world.fleet.arriving.entry(plan.destination_id).or_insert(0) += plan.bytes;
+                if let Some(here) = plan.destination_id.filter(|_| plan.step.brings_bytes()) {
+                    *world.fleet.arriving.entry(here).or_insert(0) += plan.bytes;
                 }
                 admitted.insert(finding.id);
             }
@@ -126,8 +126,8 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
 
 fn end(world: &mut World, index: usize) {
     let ended = world.running.remove(index);
-    if ended.plan.step != Step::Verify {
-        *world.fleet.arriving.get_mut(&ended.plan.destination_id).unwrap() -= ended.plan.bytes;
+    if let Some(here) = ended.plan.destination_id.filter(|_| ended.plan.step.brings_bytes()) {
+        *world.fleet.arriving.get_mut(&here).unwrap() -= ended.plan.bytes;
     }
 }
 
