@@ -21,6 +21,7 @@ mod places;
 mod removals;
 mod replicas;
 mod statements;
+mod steering;
 mod suspects;
 mod together;
 

@@ -11,8 +11,10 @@
 
 mod death;
 mod edits;
+mod files;
 mod heal;
 mod refusals;
 mod removal;
 mod split;
 mod support;
+mod trials;
