@@ -221,6 +221,7 @@ fn status(number: i64) -> Status {
         root_id: format!("root-{number}"),
         root: format!("/root-{number}"),
         capacity: 1 << 40,
+        whole_disk: false,
         disk_used: 1,
         disk_free: 1 << 40,
         load: 0,
@@ -231,6 +232,9 @@ fn status(number: i64) -> Status {
         inventory_generation: 1,
         inventory_complete: true,
         parts_digest: PartsList { parts: Vec::new() }.digest(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     }
 }

@@ -4,7 +4,7 @@ use super::codes::{self, Facts};
 use super::state::Api;
 use crate::clock;
 use crate::database::{
-    Database, Result, brakes, drains, fileservers, goals, pauses, report, suspects, tidying,
+    Database, Result, brakes, drains, fileservers, goals, inventory, pauses, report, suspects, tidying,
 };
 use crate::model::Millis;
 use crate::model::finding::FindingState;
@@ -80,12 +80,14 @@ impl Sampler {
         let drains = drains::all(db).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
         let (redis, sql) = (api.redis_away(), api.db.standing().trouble());
+        let unknown = inventory::unknown(db).await?;
         let facts = Facts {
             goals,
             backlog,
             fileservers,
             drains: &drains,
             brakes: &brakes,
+            unknown: &unknown,
             nothing_ended,
             sql: sql.as_deref(),
             redis: redis.as_deref(),

@@ -20,6 +20,7 @@ mod many;
 mod postgres;
 mod redis;
 mod refusals;
+mod removal;
 mod resume;
 mod split;
 mod support;
