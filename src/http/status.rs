@@ -67,6 +67,7 @@ fn blind(api: &Api, trouble: &str) -> Status {
         fileservers: &[],
         drains: &[],
         brakes: &[],
+        unknown: &[],
         nothing_ended: false,
         sql: Some(trouble),
         redis: redis.as_deref(),
