@@ -1,10 +1,12 @@
 //! The tree of commands, flags and their help.
 
+mod goal;
 mod verbs;
 
+pub use goal::{GoalCommand, GoalVerb, SetValues};
 pub use verbs::{
-    AcceptEmpty, AddedRole, Change, Evacuate, FileserverCommand, FileserverVerb, GoalCommand, GoalVerb,
-    Import, Lost, OkToStop, PartCommand, PartVerb, Quiesce, RepoCommand, RepoVerb,
+    AcceptEmpty, AddedRole, Change, Evacuate, FileserverCommand, FileserverVerb, Import, Lost, OkToStop,
+    PartCommand, PartVerb, Quiesce, RepoCommand, RepoVerb,
 };
 
 use crate::config::value;

@@ -8,6 +8,7 @@
 use super::braking;
 use super::braking::Braking;
 use super::metrics::{add, set};
+use super::paused::Paused;
 use super::right::Right;
 use super::{Shared, millis, undoing};
 use crate::database::{self, attempts, fileservers, findings, flows, repositories};
@@ -51,7 +52,7 @@ pub(super) struct Round {
 /// Dispatches until stopped.
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
-    let mut braking = Braking::default();
+    let (mut braking, mut paused) = (Braking::default(), Paused::default());
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -65,7 +66,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let span = tracing::debug_span!("dispatch.round");
         let round = tokio::select! {
             () = stop.cancelled() => break,
-            round = round(&shared, &mut braking).instrument(span) => round,
+            round = round(&shared, &mut braking, &mut paused).instrument(span) => round,
         };
         add(&shared.metrics.rounds, 1);
         set(&shared.metrics.round_ms, u64::try_from(millis(began.elapsed())).unwrap_or(0));
@@ -80,14 +81,15 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// One round.
-async fn round(shared: &Shared, braking: &mut Braking) -> database::Result<Round> {
+async fn round(shared: &Shared, braking: &mut Braking, paused: &mut Paused) -> database::Result<Round> {
     let db = &shared.database;
     tidy(shared).await?;
     let fileservers = fileservers::all(db).await?;
     let brakes = braking.look(shared, &fileservers).await?;
     findings::promote_due(db, DUE).await?;
+    paused.look(db).await?;
     let running = attempts::live(db).await?;
-    let found = heads(shared, running.len()).await?;
+    let found = paused.hold(db, heads(shared, running.len()).await?).await?;
     if found.is_empty() {
         return Ok(Round::default());
     }

@@ -11,10 +11,12 @@ use crate::model::id::{FindingId, RepositoryId};
 use sqlx::types::Json;
 
 mod merge;
+mod paused;
 mod retry;
 mod undone;
 
 pub use merge::{BrakeAt, Merge, MergeInto, Merged};
+pub use paused::{hold_goal, release_but};
 pub use retry::{retry, stuck};
 pub use undone::{hold_undone, moves, undone};
 

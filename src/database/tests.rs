@@ -21,6 +21,7 @@ mod inventory;
 mod places;
 mod replicas;
 mod statements;
+mod steering;
 mod suspects;
 mod together;
 

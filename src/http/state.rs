@@ -4,6 +4,7 @@ use super::sampler::Sampler;
 use crate::database::Database;
 use crate::goal::library::{Entry, Repairs};
 use crate::goal::session::Source;
+use crate::goal::setting::Setting;
 use crate::model::Millis;
 use crate::model::checksum::ChecksumKey;
 use crate::model::fleet::Fileserver;
@@ -42,6 +43,10 @@ pub struct Api {
     pub source: Source,
     /// The known repairs and what each takes, for checking goals.
     pub repairs: Arc<Repairs>,
+    /// All repairs, for what a change of a goal would do.
+    pub remedies: Arc<crate::repair::Repairs>,
+    /// What the configuration sets over goals' files.
+    pub configured: Arc<Vec<Setting>>,
     /// What it is handed.
     pub hooks: Hooks,
     /// The fleet's id.

@@ -2,8 +2,9 @@
 
 use super::shapes::{FinishImport, ImportPlan};
 use super::{Api, Hooks, router};
+use crate::database::goals::Declared;
 use crate::database::scratch::Scratch;
-use crate::database::{fileservers, parts};
+use crate::database::{fileservers, goals, parts};
 use crate::goal::session::Source;
 use crate::model::checksum::{Checksum, ChecksumKey};
 use crate::model::fleet::Health;
@@ -26,14 +27,21 @@ struct Fixture {
     nudged: Arc<Mutex<Vec<String>>>,
 }
 
+mod trials;
+
 async fn fixture() -> Fixture {
-    let scratch = Scratch::sqlite().await.unwrap();
+    fixture_on(Scratch::sqlite().await.unwrap())
+}
+
+fn fixture_on(scratch: Scratch) -> Fixture {
     let nudged: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = Arc::clone(&nudged);
     let api = Api {
         db: scratch.database().clone(),
         source: Source::new(scratch.url()).unwrap(),
         repairs: Arc::default(),
+        remedies: Arc::new(crate::repair::library::shipped().unwrap()),
+        configured: Arc::default(),
         hooks: Hooks {
             sign_import: Arc::new(|id, to, _| format!("grant of {id} for {}", to.name)),
             evaluate: Arc::new(move |names: &[String]| heard.lock().unwrap().extend_from_slice(names)),
@@ -342,5 +350,38 @@ async fn a_part_is_added_once_and_its_secret_is_not_asked_for() {
     assert_eq!(status, StatusCode::CONFLICT);
     let (status, _) = fixture.ask("POST", "/api/v1/parts", Some(json!({ "name": "A b" }))).await;
     assert!(status.is_client_error());
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_pause_needs_a_known_goal_an_end_and_a_reason_and_is_audited() {
+    let fixture = fixture().await;
+    let declared = Declared { goal: "all-well".into(), digest: None, file_error: Some("bad".into()) };
+    goals::declare(&fixture.api.db, &[declared]).await.unwrap();
+    let path = "/api/v1/goals/all-well/pause";
+    let good = json!({ "for_ms": 3_600_000, "reason": "a rack moves" });
+    for (path, ask, expected) in [
+        ("/api/v1/goals/all-wel/pause", good.clone(), StatusCode::NOT_FOUND),
+        (path, json!({ "reason": "no end" }), StatusCode::BAD_REQUEST),
+        (path, json!({ "for_ms": 1, "until": 5, "reason": " " }), StatusCode::BAD_REQUEST),
+        (path, json!({ "until": 5, "reason": "in the past" }), StatusCode::BAD_REQUEST),
+    ] {
+        assert_eq!(fixture.ask("POST", path, Some(ask)).await.0, expected);
+    }
+    let (_, changed) = fixture.ask("POST", path, Some(good)).await;
+    assert_eq!(changed["changed"], true, "{changed}");
+    let (_, status) = fixture.ask("GET", "/api/v1/status", None).await;
+    let goal = &status["goals"][0];
+    assert_eq!((&goal["paused"]["reason"], &goal["file_error"]), (&json!("a rack moves"), &json!("bad")));
+    let (_, text) = fixture.ask("GET", "/metrics", None).await;
+    for line in ["trued_goals_paused 1", "trued_goal_file_errors 1"] {
+        assert!(text.as_str().unwrap().contains(line), "{text}");
+    }
+    let (_, history) = fixture.ask("GET", "/api/v1/goals/all-well/history", None).await;
+    assert_eq!(history["evaluations"], json!([]));
+    let (_, changed) = fixture.ask("POST", "/api/v1/goals/all-well/resume", Some(json!({}))).await;
+    assert_eq!(changed["changed"], true);
+    let (_, again) = fixture.ask("POST", "/api/v1/goals/all-well/resume", Some(json!({}))).await;
+    assert_eq!(again["changed"], false);
     fixture.scratch.close().await;
 }

@@ -17,6 +17,7 @@ pub const PUBLISHED: [&str; 28] = [
     "fileservers",
     "finding_history",
     "findings",
+    "goal_settings",
     "goal_states",
     "imports",
     "inventory",
