@@ -12,6 +12,7 @@ mod admission;
 mod bandwidth;
 mod durable;
 mod epochs;
+mod holds;
 mod inventory;
 mod leftovers;
 mod long;
@@ -220,6 +221,7 @@ async fn watch(agent: &Arc<Agent>, owner: root::Owner, settings: SweepSettings) 
     });
     monitor.look(store).await;
     tasks.spawn(sweeper.run(tasks.token()));
+    tasks.spawn(leftovers::keep(store.layout.clone(), Arc::clone(&agent.epochs), tasks.token()));
     tasks.spawn(Arc::clone(monitor).watch(Arc::clone(store), tasks.token()));
     tasks.spawn(Arc::clone(monitor).test(Arc::clone(store), tasks.token()));
 }

@@ -13,6 +13,7 @@ pub mod failure;
 pub mod fileserver;
 pub mod goal;
 pub mod import;
+pub mod inventory;
 pub mod migrate;
 pub mod output;
 pub mod part;
@@ -79,6 +80,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Worker(worker) => program::worker(&global, worker).await,
         Command::Agent(agent) => program::agent(&global, agent).await,
         Command::Migrate(ask) => migrate::run(&global, ask).await,
+        Command::Inventory(ask) => inventory::run(&global, ask).await,
         Command::Part(ask) => part::run(&global, ask).await,
         Command::Repo(ask) => repo::run(&global, ask).await,
         Command::Fileserver(ask) => fileserver::run(&global, ask).await,

@@ -40,6 +40,7 @@ pub mod inventory;
 pub mod leases;
 pub mod parts;
 pub mod pauses;
+pub mod rebuild;
 pub mod replicas;
 pub mod report;
 pub mod repositories;
@@ -49,6 +50,7 @@ pub mod scratch;
 pub mod settings;
 pub mod stops;
 pub mod suspects;
+pub mod tidying;
 pub(crate) mod transaction;
 pub(crate) mod values;
 

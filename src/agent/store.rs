@@ -5,6 +5,7 @@ use super::inventory::Fingerprint;
 pub use super::space::Reservation;
 
 use super::git::Git;
+use super::holds::Holds;
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::space::Space;
@@ -36,6 +37,8 @@ pub struct Store {
     pub http: reqwest::Client,
     pub(super) inventory: Arc<Inventory>,
     pub(super) space: Arc<Space>,
+    /// Who reads objects now.
+    pub(super) holds: Arc<Holds>,
     /// What all copies share.
     pub(super) bandwidth: Arc<Bandwidth>,
 }
@@ -72,6 +75,7 @@ impl Store {
             http,
             inventory,
             space,
+            holds: Arc::default(),
             bandwidth: Arc::new(Bandwidth::new(0)),
         })
     }

@@ -1,9 +1,11 @@
 //! The tree of commands, flags and their help.
 
 mod goal;
+mod inventory;
 mod verbs;
 
 pub use goal::{GoalCommand, GoalVerb, SetValues};
+pub use inventory::{Asked, InventoryCommand, InventoryVerb};
 pub use verbs::{
     AcceptEmpty, AddedRole, Change, Evacuate, FileserverCommand, FileserverVerb, Import, Lost, OkToStop,
     PartCommand, PartVerb, Quiesce, RepoCommand, RepoVerb,
@@ -88,6 +90,8 @@ pub enum Command {
     Agent(Agent),
     /// Bring the database's tables up to date.
     Migrate(Migrate),
+    /// What lies on disks, against the database.
+    Inventory(InventoryCommand),
     /// Parts of the fleet and their keys.
     Part(PartCommand),
     /// Repositories.

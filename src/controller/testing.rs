@@ -287,6 +287,9 @@ async fn status(State((name, machines)): State<(String, Machines)>) -> Response 
         inventory_generation: machine.generation,
         inventory_complete: true,
         parts_digest: String::new(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     };
     axum::Json(status).into_response()

@@ -130,12 +130,13 @@ pub async fn record_status(db: &Database, id: FileserverId, status: &Status, at:
     on_writer!(db, p => sqlx::query(
         "/* fileservers::record_status */ UPDATE fileservers SET start_id = $2, seen_root_id = $3, capacity = $4, \
            disk_used = $5, disk_free = $6, load = $7, processes = $8, long_reads = $9, agent_version = $10, \
-           git_version = $11, trouble = $12, seen_at = $13, root = $14, whole_disk = $15 WHERE id = $1",
+           git_version = $11, trouble = $12, seen_at = $13, root = $14, locks_removed = $15, \
+           whole_disk = $16 WHERE id = $1",
     )
     .bind(id).bind(&status.start_id).bind(&status.root_id).bind(status.capacity)
     .bind(status.disk_used).bind(status.disk_free).bind(status.load).bind(status.processes)
     .bind(status.long_reads).bind(&status.agent_version).bind(&status.git_version).bind(&status.trouble)
-    .bind(at).bind(&status.root).bind(status.whole_disk)
+    .bind(at).bind(&status.root).bind(status.locks_removed).bind(status.whole_disk)
     .execute(p).await.map(drop))
     .doing("recording a fileserver's status")
 }

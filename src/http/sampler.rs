@@ -2,7 +2,9 @@
 
 use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, brakes, drains, fileservers, goals, pauses, report, suspects};
+use crate::database::{
+    Database, Result, brakes, drains, fileservers, goals, pauses, report, suspects, tidying,
+};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -57,6 +59,9 @@ impl Sampler {
         for health in Health::ALL {
             let count = all.iter().filter(|one| one.health == *health).count();
             self.metrics.fileservers(*health, i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        for (name, count) in tidying::locks_removed(db).await? {
+            self.metrics.locks_removed(&name, count);
         }
         let backlog = report::backlog::counts(db).await?;
         for state in FindingState::ALL {

@@ -146,6 +146,9 @@ fn status(name: &str) -> Status {
         inventory_generation: 1,
         inventory_complete: true,
         parts_digest: String::new(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     }
 }

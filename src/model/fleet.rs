@@ -180,4 +180,8 @@ pub struct Replica {
     pub bytes: i64,
     /// When it was last compared with its disk.
     pub verified_at: Option<Millis>,
+    /// What git found wrong with its objects; the copy is made anew, and has no checksum until then.
+    pub damage: Option<String>,
+    /// In state creating: where it is copied from, so that it goes on from there.
+    pub copied_from: Option<FileserverId>,
 }

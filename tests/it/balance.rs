@@ -73,7 +73,9 @@ impl Tables {
 
     /// The fullest less the emptiest, in hundredths of a percent.
     fn spread(&self) -> i64 {
-        self.number("SELECT max(10000 * disk_used / capacity) - min(10000 * disk_used / capacity) FROM fileservers")
+        self.number(
+            "SELECT max(10000 * disk_used / capacity) - min(10000 * disk_used / capacity) FROM fileservers",
+        )
     }
 
     fn moves(&self) -> i64 {
@@ -118,10 +120,15 @@ fn a_new_fileserver_fills_by_itself_and_then_nothing_moves() {
     let began = Instant::now();
     until("disks are within eight points", secs(size.within), || {
         tables.holds_the_rules();
-        let (spread, leaving) = (tables.spread(), tables.number("SELECT count(*) FROM replicas WHERE state <> 'live'"));
+        let (spread, leaving) =
+            (tables.spread(), tables.number("SELECT count(*) FROM replicas WHERE state <> 'live'"));
         let moving = tables.number("SELECT count(*) FROM attempts WHERE step = 'move'");
         let said = format!("{spread} hundredths apart, {leaving} not live, {moving} moving");
-        if spread <= 800 && leaving == 0 && moving == 0 { Ok(()) } else { Err(format!("{said}\n{}", fleet.said())) }
+        if spread <= 800 && leaving == 0 && moving == 0 {
+            Ok(())
+        } else {
+            Err(format!("{said}\n{}", fleet.said()))
+        }
     });
     let (moved, took) = (tables.moves(), began.elapsed());
     let quiet = Instant::now();

@@ -32,7 +32,9 @@ struct Reader {
 fn reader(up: &Up, name: &str, fileserver: &str) -> Reader {
     let text = std::fs::read_to_string(up.data().join("keys/worker.json")).expect("an enrolment");
     let enrolment: Enrolment = serde_json::from_str(&text).expect("an enrolment");
-    let ports: Value = serde_json::from_str(&std::fs::read_to_string(up.data().join("ports.json")).expect("ports")).expect("JSON");
+    let ports: Value =
+        serde_json::from_str(&std::fs::read_to_string(up.data().join("ports.json")).expect("ports"))
+            .expect("JSON");
     let port = u16::try_from(ports[fileserver].as_u64().expect("a port")).expect("a port");
     let id = up.json(&["repo", "show", name])["id"].as_i64().expect("an id");
     let grant = Grant {
@@ -52,7 +54,13 @@ fn reader(up: &Up, name: &str, fileserver: &str) -> Reader {
 impl Reader {
     fn clone_to(&self, place: &Path) -> Output {
         Command::new("git")
-            .args(["-c", &format!("http.extraHeader={GRANT_HEADER}: {}", self.grant), "clone", "-q", "--bare"])
+            .args([
+                "-c",
+                &format!("http.extraHeader={GRANT_HEADER}: {}", self.grant),
+                "clone",
+                "-q",
+                "--bare",
+            ])
             .arg(format!("http://127.0.0.1:{}{}", self.port, self.path))
             .arg(place)
             .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -94,7 +102,10 @@ fn holds(up: &Up, fileserver: &str) -> i64 {
 }
 
 fn live_elsewhere(copies: &[Copy], away: &[&str]) -> usize {
-    copies.iter().filter(|copy| copy.state == "live" && copy.in_sync && !away.contains(&copy.fileserver.as_str())).count()
+    copies
+        .iter()
+        .filter(|copy| copy.state == "live" && copy.in_sync && !away.contains(&copy.fileserver.as_str()))
+        .count()
 }
 
 // Case 7, and what must be shown of refusals: at once, with the sums, and nothing changed.
@@ -127,7 +138,12 @@ fn two_are_emptied_at_once_while_clones_run_and_it_ends_only_when_nothing_runs_t
     let source = heavy(&up.sources(), "heavy", 48 << 20);
     up.done(&["repo", "import", source.to_str().expect("text")]);
     let first = up.copies("heavy")[0].fileserver.clone();
-    let second = up.copies("r0").iter().map(|copy| copy.fileserver.clone()).find(|name| *name != first).expect("another");
+    let second = up
+        .copies("r0")
+        .iter()
+        .map(|copy| copy.fileserver.clone())
+        .find(|name| *name != first)
+        .expect("another");
     let tip = crate::support::source::git(&source, &["rev-parse", "HEAD"]);
     let held = reader(&up, "heavy", &first).hold(&tip);
 
@@ -141,7 +157,8 @@ fn two_are_emptied_at_once_while_clones_run_and_it_ends_only_when_nothing_runs_t
             cloned += usize::from(reader(&up, "r1", &copy.fileserver).clone_to(&place).status.success());
         }
         for name in (0..REPOSITORIES).map(|n| format!("r{n}")).chain(["heavy".to_owned()]) {
-            let good = up.copies(&name).iter().filter(|copy| copy.in_sync && copy.state != "creating").count();
+            let good =
+                up.copies(&name).iter().filter(|copy| copy.in_sync && copy.state != "creating").count();
             assert!(good >= 3, "{name} has {good} good copies");
         }
         let left = holds(&up, &first) + holds(&up, &second);
@@ -166,7 +183,8 @@ fn a_drain_that_cannot_go_on_names_what_is_in_the_way_and_is_cancelled() {
     let mut up = Up::start(&["--fileservers", "4", "--no-respawn", "--grace", "1h"]);
     imported(&up);
     let holders: Vec<String> = up.copies("r0").into_iter().map(|copy| copy.fileserver).collect();
-    let place = (1..=4).map(|n| format!("fs-{n}")).find(|name| !holders.contains(name)).expect("one without r0");
+    let place =
+        (1..=4).map(|n| format!("fs-{n}")).find(|name| !holders.contains(name)).expect("one without r0");
     let stopped = agent(up.process().pid(), &place);
     // Proven while all seemed to be there; the only place for r0 then says nothing any more.
     until("it is begun before the silence is noticed", secs(90), || {
@@ -181,7 +199,8 @@ fn a_drain_that_cannot_go_on_names_what_is_in_the_way_and_is_cancelled() {
     });
     let began = Instant::now();
     let output = up.run(&["fileserver", "evacuate", &holders[0], "--watch", "--timeout", "40s"]);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let refused_again = output.status.code() == Some(4);
     assert!(!refused_again, "what is being emptied already is not proven anew: {said}");
     assert_eq!(output.status.code(), Some(6), "{said}");
@@ -201,7 +220,11 @@ fn agent(up: i32, name: &str) -> i32 {
         .args(["-P", &up.to_string(), "-f", &format!("{name}(\\.json)?( |$)")])
         .output()
         .expect("pgrep runs");
-    String::from_utf8_lossy(&found.stdout).lines().next().and_then(|line| line.parse().ok()).expect("an agent")
+    String::from_utf8_lossy(&found.stdout)
+        .lines()
+        .next()
+        .and_then(|line| line.parse().ok())
+        .expect("an agent")
 }
 
 // Case 2: a disk was replaced by an empty one; nothing is refilled until a person says that it is right, then all is.
@@ -230,7 +253,11 @@ fn an_empty_disk_is_refilled_once_it_is_accepted() {
     until("every copy is on the new disk", secs(120), || {
         let missing: Vec<_> = (0..REPOSITORIES)
             .map(|n| format!("r{n}"))
-            .filter(|name| up.copies(name).iter().any(|copy| copy.fileserver == victim && (!copy.in_sync || !copy.path.exists())))
+            .filter(|name| {
+                up.copies(name)
+                    .iter()
+                    .any(|copy| copy.fileserver == victim && (!copy.in_sync || !copy.path.exists()))
+            })
             .collect();
         if missing.is_empty() { Ok(()) } else { Err(format!("{missing:?}")) }
     });
@@ -247,7 +274,8 @@ fn a_lost_fileserver_is_forgotten_as_others_suffice_and_then_retires() {
         let health = up.json(&["fileserver", "show", &victim])["health"].clone();
         if health == "offline" { Ok(()) } else { Err(health.to_string()) }
     });
-    let output = up.run(&["fileserver", "lost", &victim, "--yes", "--reason", "fire", "--watch", "--timeout", "150s"]);
+    let output =
+        up.run(&["fileserver", "lost", &victim, "--yes", "--reason", "fire", "--watch", "--timeout", "150s"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
     assert_eq!(holds(&up, &victim), 0);
     for n in 0..REPOSITORIES {

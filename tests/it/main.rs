@@ -11,11 +11,13 @@
 
 mod balance;
 mod death;
+mod disks;
 mod drain;
 mod edits;
 mod files;
 mod heal;
 mod refusals;
+mod resume;
 mod split;
 mod support;
 mod trials;

@@ -38,6 +38,9 @@ fn status(root: &str) -> Status {
         inventory_generation: 8,
         inventory_complete: true,
         parts_digest: "d".to_owned(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     }
 }

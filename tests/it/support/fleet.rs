@@ -15,8 +15,11 @@ pub struct Fleet {
     pub controller: Option<Process>,
     pub workers: Vec<Process>,
     pub agents: Vec<Process>,
+    addresses: Vec<String>,
     listen: String,
     settings: PathBuf,
+    /// What each agent is started with besides.
+    flags: Vec<Vec<String>>,
 }
 
 impl Fleet {
@@ -35,6 +38,8 @@ impl Fleet {
             controller: None,
             workers: Vec::new(),
             agents: Vec::new(),
+            addresses: Vec::new(),
+            flags: Vec::new(),
             listen,
             settings: file,
         };
@@ -92,25 +97,39 @@ impl Fleet {
         let address = format!("127.0.0.1:{port}");
         let output = trued()
             .env("TRUED_URL", &self.url)
-            .args([
-                "fileserver",
-                "add",
-                &name,
-                "--rack",
-                rack,
-                "--url",
-                &format!("http://{address}"),
-            ])
+            .args(["fileserver", "add", &name, "--rack", rack, "--url", &format!("http://{address}")])
             .output()
             .expect("the program runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let enrolment = output.stdout;
         let file = self.directory.join(format!("{name}.json"));
         std::fs::write(&file, enrolment).expect("written");
+        self.addresses.push(address);
+        self.flags.push(flags.to_vec());
+        self.agents.push(self.agent(n));
+    }
+
+    fn agent(&self, n: usize) -> Process {
+        let (name, address) = (format!("fs-{n}"), &self.addresses[n - 1]);
         let mut command = trued();
-        command.arg("agent").arg("--enrolment").arg(file).arg("--root").arg(self.directory.join(&name));
-        command.args(["--listen", &address]).args(flags);
-        self.agents.push(Process::start(&mut command));
+        command.arg("agent").arg("--enrolment").arg(self.directory.join(format!("{name}.json")));
+        command
+            .arg("--root")
+            .arg(self.directory.join(&name))
+            .args(["--listen", address])
+            .args(&self.flags[n - 1]);
+        Process::start(&mut command)
+    }
+
+    /// Kills an agent and starts it again, at the same address.
+    pub fn restart_agent(&mut self, n: usize) {
+        self.agents[n - 1].kill();
+        self.agents[n - 1] = self.agent(n);
+    }
+
+    /// Where an agent listens.
+    pub fn address(&self, n: usize) -> &str {
+        &self.addresses[n - 1]
     }
 
     /// Waits until all are online and count.
