@@ -83,7 +83,7 @@ async fn run(scratch: &Scratch, backlog: i64, length: Duration) -> anyhow::Resul
         shutdown.spawn(async move { queue::run(workers(number), db, &reminders, work, chance, stop).await });
     }
     // The first rounds wait for agents to be heard.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while ended.load(Ordering::Relaxed) < 500 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -150,7 +150,7 @@ async fn dispatcher(
         settings: Settings {
             audit_slice: 0,
             in_flight: 10_000,
-            pace: Pace { online: Duration::from_secs(3_600), ..Pace::default() },
+            pace: Pace { online: Duration::from_hours(1), ..Pace::default() },
             ..Settings::default()
         },
         database: scratch.database().clone(),
