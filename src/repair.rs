@@ -11,6 +11,7 @@ pub mod library;
 pub mod placement;
 pub mod plan;
 pub mod pressure;
+pub mod safety;
 pub mod units;
 pub mod view;
 

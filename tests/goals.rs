@@ -18,7 +18,7 @@ use trued::model::id::RepositoryId;
 
 fn repairs() -> Repairs {
     let shipped = trued::repair::library::shipped().unwrap();
-    shipped.by_name.values().map(|one| (one.name.clone(), one.subject)).collect()
+    shipped.by_name.iter().map(|(name, repair)| (name.clone(), repair.subject)).collect()
 }
 
 fn goals_dir() -> &'static Path {
