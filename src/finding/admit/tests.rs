@@ -143,7 +143,7 @@ fn decisions_read_as_reasons() {
     replicas-match replica:2:3: resync on fs-03 from fs-02
     replicas-match replica:6:1: fileserver fs-01 does not answer (until 11000)
     replicas-verified replica:1:2: another attempt works on this repository (until 6000)
-    replicas-suffice repository:3: no replica that can be reached has the definitive checksum (until 16000)
+    replicas-suffice repository:3: stuck: unrecoverable here: no copy anywhere has the definitive checksum; nothing is removed (until 61000)
     replicas-verified replica:99:1: no fileserver may take the copy: 1 on which this replica no longer stands (until 16000)
     replicas-suffice repository:4: needs 5000 bytes, 500 can be placed (until 61000)
     replicas-suffice repository:7: backing off after an attempt (until 9000)
