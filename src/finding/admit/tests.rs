@@ -232,6 +232,18 @@ fn limits_read_as_reasons() {
 }
 
 #[test]
+fn a_scrub_yields_to_a_verification_and_a_verification_to_no_scrub() {
+    let scrubbed = World::new(3, 3).with(1, &[1, 2]).runs(&about_replica(1, Step::Scrub, 1, 1), 1);
+    let scrubbed = scrubbed.finds(about_replica(2, Step::Verify, 1, 2));
+    assert!(scrubbed.told(1).ends_with("attempt 901 is to yield"), "{}", scrubbed.told(1));
+    let mut verified = World::new(3, 3).with(1, &[1, 2]).runs(&about_replica(1, Step::Verify, 1, 1), 1);
+    let mut scrub = about_replica(2, Step::Scrub, 1, 2);
+    scrub.priority = 900;
+    verified = verified.finds(scrub);
+    assert!(verified.told(1).contains("another attempt works on this repository"));
+}
+
+#[test]
 fn a_verification_yields_to_a_more_urgent_repair_of_its_repository_only_if_that_could_start() {
     let world = World::new(3, 3).with(1, &[1, 2]).runs(&about_replica(1, Step::Verify, 1, 1), 1);
     let mut world = world.finds(wants_copy(2, 1)).finds(about_replica(3, Step::Verify, 1, 2));
