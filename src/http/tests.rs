@@ -215,7 +215,7 @@ async fn a_repository_has_just_the_promised_fields() {
     assert_eq!(keys(&list), "fileservers");
     assert_eq!(keys(&list["fileservers"][0]), "counts disk_free disk_used health intent name rack replicas");
     let (_, status) = fixture.ask("GET", "/api/v1/status", None).await;
-    assert_eq!(keys(&status), "backlog brakes drains fileservers goals health notes");
+    assert_eq!(keys(&status), "backlog brakes drains fileservers goals health notes pressure");
     assert_eq!(keys(&status["backlog"]), "held oldest_seconds ready running stuck total waiting");
     fixture.scratch.close().await;
 }
