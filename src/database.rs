@@ -36,6 +36,7 @@ pub mod goals_role;
 pub mod history;
 pub mod inventory;
 pub mod leases;
+pub mod limits;
 pub mod parts;
 pub mod replicas;
 pub mod report;

@@ -7,6 +7,7 @@
 
 pub mod file;
 pub mod library;
+pub mod limits;
 pub mod placement;
 pub mod plan;
 pub mod pressure;

@@ -22,6 +22,7 @@ mod replicas;
 mod statements;
 mod suspects;
 mod together;
+mod verbs;
 
 /// Runs a test's body on each engine that is there.
 macro_rules! on_each_engine {

@@ -62,9 +62,9 @@ impl Sampler {
         }
         self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
         let brakes = brakes::all(db).await?;
-        let nothing_ended = codes::nothing_ended(db, now).await?;
+        let stalled = codes::stalled(db, &backlog, now).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, nothing_ended, now };
+        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, stalled: &stalled, now };
         let raised = codes::report(&facts).codes;
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));

@@ -3,9 +3,15 @@
 
 mod changes;
 
+mod work;
+
 pub use changes::{
     AddFileserver, AddPart, Approve, Changed, Enrolled, FinishImport, ImportCopy, ImportPlan, PlanImport,
-    Retry, SetIntent, SetWanted,
+    SetIntent, SetWanted,
+};
+pub use work::{
+    AttemptList, BacklogIds, CancelAttempt, Chosen, FindingStory, LimitList, LimitRow, Moved, RepairList,
+    RepairRow, SetLimit,
 };
 
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow, FlagRow};

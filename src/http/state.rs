@@ -33,6 +33,15 @@ pub struct Hooks {
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
 }
 
+/// The limits as files and configuration write them.
+#[derive(Debug, Clone, Default)]
+pub struct Limited {
+    /// The repairs.
+    pub repairs: Arc<crate::repair::Repairs>,
+    /// Attempts in the whole fleet.
+    pub in_flight: u32,
+}
+
 /// The state of the API. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {
@@ -42,6 +51,8 @@ pub struct Api {
     pub source: Source,
     /// The known repairs and what each takes, for checking goals.
     pub repairs: Arc<Repairs>,
+    /// The limits as files and configuration write them.
+    pub limited: Limited,
     /// What it is handed.
     pub hooks: Hooks,
     /// The fleet's id.

@@ -35,9 +35,15 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let brakes = brakes::all(&api.db).await?;
     let held: BTreeMap<_, _> = brakes::held(&api.db).await?.into_iter().collect();
     let rows = rows(api, &all).await?;
-    let nothing_ended = codes::nothing_ended(&api.db, now).await?;
-    let facts =
-        Facts { goals: &states, backlog: &counts, fileservers: &all, brakes: &brakes, nothing_ended, now };
+    let stalled = codes::stalled(&api.db, &counts, now).await?;
+    let facts = Facts {
+        goals: &states,
+        backlog: &counts,
+        fileservers: &all,
+        brakes: &brakes,
+        stalled: &stalled,
+        now,
+    };
     let health = codes::report(&facts);
     Ok(Status {
         goals: states.into_iter().map(goal_row).collect(),
@@ -134,7 +140,7 @@ mod tests {
     fn the_backlog_counts_waiting_ready_running_held_and_stuck_together() {
         let states: Vec<_> =
             FindingState::ALL.iter().zip([1, 20, 300, 4_000, 50_000]).map(|(s, n)| (*s, n)).collect();
-        let shown = backlog(&BacklogCounts { states, oldest: None }, 0);
+        let shown = backlog(&BacklogCounts { states, ..BacklogCounts::default() }, 0);
         assert_eq!(shown.total, 54_321);
         assert_eq!(shown.waiting + shown.ready + shown.running + shown.held + shown.stuck, shown.total);
     }
