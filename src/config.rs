@@ -9,7 +9,7 @@ pub mod layers;
 pub mod sections;
 pub mod value;
 
-pub use layers::{ConfigError, Layers, Origin};
+pub use layers::{ConfigError, GoalSetting, Layers, Origin};
 pub use sections::{
     AgentConfig, Config, DispatchConfig, FleetConfig, GoalsConfig, HttpConfig, ObserveConfig, QueueConfig,
     WorkerConfig,

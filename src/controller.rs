@@ -11,6 +11,7 @@ use crate::database::Database;
 use crate::fleet::Agents;
 use crate::goal::library::Library;
 use crate::goal::session::Source;
+use crate::goal::setting::Setting;
 use crate::model::Millis;
 use crate::model::chance::Chance;
 use crate::queue::{Nudge, Reminders};
@@ -31,6 +32,7 @@ mod goals;
 mod inventory;
 mod metrics;
 mod observe;
+mod paused;
 mod prune;
 mod right;
 pub mod schedule;
@@ -65,6 +67,8 @@ pub struct Settings {
     pub grace: Duration,
     /// So long a rack that is silent as a whole is waited for before its replicas are copied elsewhere. Default 60 min.
     pub rack_grace: Duration,
+    /// What is set over goals' files in this environment; what SQL says goes over it.
+    pub configured: Vec<Setting>,
     /// How often agents are asked.
     pub pace: Pace,
     /// Ids that the audit adds to the suspects at a time; 0: there is no audit. Default 100,000.
@@ -107,6 +111,7 @@ impl Default for Settings {
             fill_limit: 90,
             grace: Duration::from_mins(30),
             rack_grace: Duration::from_hours(1),
+            configured: Vec::new(),
             pace: Pace::default(),
             audit_slice: 100_000,
             audit_period: Duration::from_mins(2),
@@ -190,11 +195,11 @@ impl Controller {
         let shared = self.shared().0;
         // Nobody is silent to whom nobody listens.
         shared.see(|_| ());
-        let mut braking = braking::Braking::default();
+        let (mut braking, mut paused) = (braking::Braking::default(), paused::Paused::default());
         let mut took = Vec::with_capacity(rounds);
         for _ in 0..rounds {
             let began = tokio::time::Instant::now();
-            dispatch::round(&shared, &mut braking).await?;
+            dispatch::round(&shared, &mut braking, &mut paused).await?;
             took.push(began.elapsed());
             between().await;
         }

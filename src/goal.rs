@@ -11,11 +11,14 @@ pub mod fixture;
 pub mod functions;
 pub mod header;
 pub mod library;
+pub mod lint;
 pub mod session;
+pub mod setting;
 pub mod shipped;
 pub mod sql;
 pub mod text;
 pub mod token;
+pub mod trial;
 pub mod value;
 
 pub use file::Goal;

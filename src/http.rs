@@ -15,6 +15,7 @@ pub mod health;
 pub mod imports;
 pub mod limits;
 pub mod listen;
+mod names;
 pub mod parts;
 pub mod problem;
 pub mod repositories;
@@ -22,6 +23,8 @@ pub mod sampler;
 pub mod shapes;
 pub mod state;
 pub mod status;
+pub mod steering;
+pub mod trial;
 pub mod why;
 pub mod work;
 
@@ -56,7 +59,13 @@ pub fn router(api: Api) -> Router {
         .route("/goals", get(goals::list))
         .route("/goals/check", post(goals::check))
         .route("/goals/evaluate", post(goals::evaluate))
+        .route("/goals/diff", post(trial::diff))
         .route("/goals/{name}", get(goals::show))
+        .route("/goals/{name}/explain", get(trial::explain))
+        .route("/goals/{name}/history", get(trial::history))
+        .route("/goals/{name}/pause", post(steering::pause))
+        .route("/goals/{name}/resume", post(steering::resume))
+        .route("/goals/{name}/settings", put(steering::set))
         .route("/goals/{name}/run", get(goals::run))
         .route("/fileservers", get(fileservers::list).post(fileservers::add))
         .route("/fileservers/{name}", get(fileservers::show))

@@ -1,11 +1,13 @@
 //! The tree of commands, flags and their help.
 
+mod goal;
 mod verbs;
 mod work;
 
+pub use goal::{GoalCommand, GoalVerb, SetValues};
 pub use verbs::{
-    AddedRole, Change, FileserverCommand, FileserverVerb, GoalCommand, GoalVerb, Import, PartCommand,
-    PartVerb, RepoCommand, RepoVerb,
+    AddedRole, Change, FileserverCommand, FileserverVerb, Import, PartCommand, PartVerb, RepoCommand,
+    RepoVerb,
 };
 
 pub use work::{

@@ -1,4 +1,4 @@
-//! `trued goal`: lists, one, a check, what one returns now, a look again.
+//! `trued goal`: lists, one, what one returns now, a look again; a check, trying a change and steering are beside.
 
 use super::args::{Change, Global, GoalCommand, GoalVerb};
 use super::client::Client;
@@ -6,23 +6,21 @@ use super::failure::{Exit, Failure};
 use super::output::{self, age, moment_or_dash};
 use crate::clock;
 use crate::config::value;
-use crate::goal::library;
 use crate::http::shapes::{
-    Approve, Asked, Changed, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun,
-    Status,
+    Approve, Asked, Changed, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun, PauseGoal, Status,
 };
 use crate::model::Millis;
 use crate::model::finding::Exception;
 use crate::model::goal::GoalState;
-use anyhow::Context as _;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+mod check;
+mod fixtures;
+mod steering;
+mod trial;
 
 /// Time between two looks at whether an evaluation has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-
-/// Largest goal file.
-const LARGEST_FILE: u64 = 1 << 18;
 
 /// Runs it.
 ///
@@ -32,10 +30,23 @@ pub async fn run(global: &Global, ask: GoalCommand) -> anyhow::Result<Exit> {
     match ask.verb {
         GoalVerb::List => list(global).await,
         GoalVerb::Show { name } => show(global, &name).await,
-        GoalVerb::Check { files, database_url } => check(global, &files, database_url).await,
+        GoalVerb::Check { lint_rules: true, .. } => check::rules(global),
+        GoalVerb::Check { files, database_url, .. } => check::run(global, &files, database_url).await,
         GoalVerb::Run { name, limit } => run_one(global, &name, limit).await,
         GoalVerb::Approve { name, brake, change } => approve(global, name, brake, change).await,
         GoalVerb::Evaluate { names, wait } => evaluate(global, names, &wait).await,
+        GoalVerb::Diff { file, limit } => trial::diff(global, &file, limit).await,
+        GoalVerb::Explain { name } => trial::explain(global, &name).await,
+        GoalVerb::History { name, limit } => trial::history(global, &name, limit).await,
+        GoalVerb::Test { goals, postgres } => fixtures::run(global, &goals, postgres.as_deref()).await,
+        GoalVerb::Pause { name, until, length, reason, dry_run } => {
+            let (until, for_ms) = steering::end(until.as_deref(), length.as_deref())?;
+            steering::pause(global, &name, PauseGoal { until, for_ms, reason, dry_run }).await
+        }
+        GoalVerb::Resume { name, change } => steering::resume(global, &name, change).await,
+        GoalVerb::Set { name, values, reason, dry_run } => {
+            steering::set(global, &name, values, reason, dry_run).await
+        }
     }
 }
 
@@ -51,7 +62,7 @@ fn table<'a>(goals: impl Iterator<Item = &'a GoalRow>) -> String {
     let rows = goals.map(|goal| {
         vec![
             goal.name.clone(),
-            goal.state.to_string(),
+            if goal.paused.is_some() { format!("{} (paused)", goal.state) } else { goal.state.to_string() },
             counted(goal),
             goal.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(now - at))),
             goal.took_ms.map_or("-".to_owned(), |took| format!("{took} ms")),
@@ -77,77 +88,44 @@ fn render(goal: &GoalListed, now: Millis) -> String {
     let mut lines = vec![
         format!("goal      {}", goal.row.name),
         format!("summary   {}", goal.summary.clone().unwrap_or_else(dash)),
-        format!("state     {}, {} findings", goal.row.state, counted(&goal.row)),
+        format!(
+            "state     {}, {} finding{}",
+            goal.row.state,
+            counted(&goal.row),
+            if goal.row.findings == 1 { "" } else { "s" }
+        ),
         format!("evaluated {}", moment_or_dash(goal.row.evaluated_at, now)),
         format!("subject   {}", goal.subject.clone().unwrap_or_else(dash)),
         format!("repair    {}", goal.repair.clone().unwrap_or_else(|| "none".into())),
         format!("schedule  {}", goal.schedule.clone().unwrap_or_else(|| "the default".into())),
         format!("file      {}", goal.path.clone().unwrap_or_else(dash)),
     ];
+    lines.extend(goal.row.paused.iter().map(|pause| format!("PAUSED    {}", steering::paused(pause, now))));
+    for one in &goal.settings {
+        let error = one.error.as_ref().map_or(String::new(), |error| format!("; does nothing: {error}"));
+        lines.push(format!("set       {} = {} ({}){error}", one.name, one.value, one.origin));
+    }
     lines.extend(goal.row.error.iter().map(|error| format!("ERROR     {error}")));
     lines.extend(goal.sql.iter().map(|sql| format!("\n{}", sql.trim_end())));
     lines.join("\n")
-}
-
-async fn check(global: &Global, files: &[PathBuf], database_url: Option<String>) -> anyhow::Result<Exit> {
-    let mut problems = 0;
-    for file in files {
-        let text = read(file)?;
-        let problem = if let Some(url) = &database_url {
-            check_here(global, url, file, &text).await?
-        } else {
-            let ask = CheckGoal { path: file.display().to_string(), text };
-            let checked: CheckedGoal = Client::new(global)?.post(&["goals", "check"], &ask).await?;
-            checked.problem
-        };
-        match problem {
-            Some(problem) => {
-                problems += 1;
-                eprintln!("{problem}");
-            }
-            None => output::line(&format!("{}: good", file.display())),
-        }
-    }
-    Ok(if problems > 0 { Exit::Failed } else { Exit::Done })
-}
-
-fn read(file: &Path) -> anyhow::Result<String> {
-    let size = std::fs::metadata(file).with_context(|| format!("reading {}", file.display()))?.len();
-    if size > LARGEST_FILE {
-        let message = format!("{} has {size} bytes; a goal has {LARGEST_FILE} at most", file.display());
-        return Err(Failure::new(Exit::Failed, message).into());
-    }
-    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
-}
-
-async fn check_here(global: &Global, url: &str, file: &Path, text: &str) -> anyhow::Result<Option<String>> {
-    let (_, config) = super::settings::with_flags(global, &[])?;
-    let db = super::migrate::open(url).await?;
-    let source = super::program::asking::source(&config, &db).await?;
-    let repairs = super::program::files::repairs(global)?;
-    let known = super::program::files::subjects(&repairs);
-    let problem = library::check(file, text, &source, &known).await.err();
-    match problem {
-        Some(problem) if !problem.text => Err(Failure::new(Exit::Unreachable, problem.message).into()),
-        other => Ok(other.map(|problem| problem.message)),
-    }
 }
 
 async fn run_one(global: &Global, name: &str, limit: usize) -> anyhow::Result<Exit> {
     let query = [("limit", limit.to_string())];
     let run: GoalRun = Client::new(global)?.get(&["goals", name, "run"], &query).await?;
     output::answer(global.output, &run, || {
-        output::table(&["SUBJECT", "PRIO", "REASON", "EVIDENCE"], run.rows.iter().map(cells))
+        output::table(&["SUBJECT", "PRIO", "REASON", "EVIDENCE"], run.rows.iter().map(|row| cells(row, &run)))
     })?;
     let more = if run.more { "at least " } else { "" };
-    eprintln!("{name} returns {more}{} rows", run.total);
+    eprintln!("{name} returns {more}{}", output::counted(run.total, "row"));
     Ok(if run.total > 0 { Exit::Open } else { Exit::Done })
 }
 
-fn cells(row: &Exception) -> Vec<String> {
+fn cells(row: &Exception, run: &GoalRun) -> Vec<String> {
+    let subject = row.subject.to_string();
     let evidence: Vec<_> = row.evidence.iter().map(|(key, value)| format!("{key}={value}")).collect();
     vec![
-        row.subject.to_string(),
+        run.names.get(&subject).cloned().unwrap_or(subject),
         row.priority.to_string(),
         row.reason.clone().unwrap_or_default(),
         evidence.join(" "),

@@ -95,6 +95,33 @@ pub const fn yes_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
+/// A number of things in words: `1 row`, `1,200 rows`.
+#[must_use]
+pub fn counted(many: u64, what: &str) -> String {
+    let end = if many == 1 { "" } else { "s" };
+    format!("{} {what}{end}", number(i64::try_from(many).unwrap_or(i64::MAX)))
+}
+
+/// A text in lines of at most so many characters, each after the first behind an indent; it breaks at spaces, and a
+/// word that is longer than a line has one of its own: nothing is lost.
+#[must_use]
+pub fn wrapped(text: &str, most: usize, indent: &str) -> String {
+    let words = text.trim_start();
+    let (mut all, mut line) = (String::new(), text.strip_suffix(words).unwrap_or_default().to_owned());
+    for word in words.split_whitespace() {
+        let begun = !line.trim_start().is_empty();
+        if begun && line.chars().count() + 1 + word.chars().count() > most {
+            all.push_str(&line);
+            all.push('\n');
+            indent.clone_into(&mut line);
+        } else if begun {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    all + &line
+}
+
 /// The text up to a length, with a mark where it was cut.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> String {
@@ -109,6 +136,16 @@ pub fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_broken_at_spaces_and_nothing_of_it_is_lost() {
+        assert_eq!(wrapped("  one two three four", 9, "    "), "  one two\n    three\n    four");
+        assert_eq!(wrapped("  a-word-of-many-letters b", 9, "  "), "  a-word-of-many-letters\n  b");
+        assert_eq!(
+            [counted(1, "row"), counted(0, "row"), counted(1_200, "row")],
+            ["1 row", "0 rows", "1,200 rows"]
+        );
+    }
 
     #[test]
     fn ages_sizes_and_numbers_are_short() {

@@ -3,9 +3,9 @@
 use super::args::Global;
 use super::client::Client;
 use super::failure::Exit;
-use super::output::{self, age, cut, number};
+use super::output::{self, age, counted, cut, number, wrapped};
 use crate::clock;
-use crate::http::shapes::{BrakeRow, GoalRow, Status};
+use crate::http::shapes::{BrakeRow, GoalRow, Status, stands_out};
 use crate::model::Millis;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
@@ -38,10 +38,21 @@ fn exit(status: &Status) -> Exit {
 fn render(status: &Status, now: Millis) -> String {
     let mut text = String::new();
     for line in [health(status, now), goals(&status.goals), backlog(status), fileservers(status)] {
-        let _ = writeln!(text, "{}", cut(&line, WIDTH));
+        let _ = writeln!(text, "{}", cut(line.trim_end(), WIDTH));
     }
-    for goal in status.goals.iter().filter(|goal| goal.state != GoalState::Met || goal.error.is_some()) {
-        let _ = writeln!(text, "{}", cut(&trouble(goal), WIDTH));
+    let shown = |goal: &&GoalRow| goal.state != GoalState::Met || goal.error.is_some() || stands_out(goal);
+    for goal in status.goals.iter().filter(shown) {
+        let _ = writeln!(text, "{}", wrapped(&trouble(goal), WIDTH, "    "));
+        if let Some(error) = &goal.file_error {
+            // Whole: the place and the code are what it is for.
+            let line = format!("    its file is not what runs: {error}");
+            let _ = writeln!(text, "{}", wrapped(&line, WIDTH, "      "));
+        }
+        if let Some(pause) = &goal.paused {
+            let until = pause.until.map_or(String::new(), |until| format!(" for {}", age(until - now)));
+            let line = format!("    PAUSED{until} by {}: {}", pause.by, pause.reason);
+            let _ = writeln!(text, "{}", cut(&line, WIDTH));
+        }
     }
     for server in status.fileservers.iter().filter(|server| server.health != Health::Online) {
         let counts = if server.counts { "still counts" } else { "does not count" };
@@ -84,6 +95,13 @@ fn goals(goals: &[GoalRow]) -> String {
     if of(GoalState::Unknown) > 0 {
         let _ = write!(line, "   {} UNKNOWN", of(GoalState::Unknown));
     }
+    let paused = goals.iter().filter(|goal| goal.paused.is_some()).count();
+    let files = goals.iter().filter(|goal| goal.file_error.is_some()).count();
+    for (count, what) in
+        [(paused, "paused"), (files, "with a bad file")].iter().filter(|(count, _)| *count > 0)
+    {
+        let _ = write!(line, "   {count} {what}");
+    }
     line
 }
 
@@ -91,9 +109,9 @@ fn trouble(goal: &GoalRow) -> String {
     let mut line = format!("  {} is {}", goal.name, goal.state);
     if goal.findings > 0 {
         let bound = if goal.at_least { "at least " } else { "" };
-        let _ = write!(line, ", {bound}{} findings", number(goal.findings));
+        let _ = write!(line, ", {bound}{}", counted(goal.findings.unsigned_abs(), "finding"));
     }
-    if let Some(error) = &goal.error {
+    if let Some(error) = goal.error.as_ref().filter(|error| goal.file_error.as_ref() != Some(*error)) {
         let _ = write!(line, ": {error}");
     }
     line
@@ -132,7 +150,7 @@ fn fileservers(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::shapes::{Backlog, FileserverRow, HealthReport};
+    use crate::http::shapes::{Backlog, FileserverRow, HealthReport, PausedGoal};
     use crate::model::fleet::Intent;
 
     fn status() -> Status {
@@ -144,6 +162,8 @@ mod tests {
             evaluated_at: Some(1_000),
             took_ms: Some(2),
             error: error.map(Into::into),
+            file_error: None,
+            paused: None,
         };
         let server = |name: &str, health, counts| FileserverRow {
             name: name.into(),
@@ -207,6 +227,30 @@ mod tests {
         assert_eq!(held(&brake), "BRAKE       goal:a holds 120: 120 unexplained findings");
         let approved = BrakeRow { holds: false, approved: Some(1), ..brake };
         assert!(held(&approved).contains("released by a person"));
+    }
+
+    #[test]
+    fn a_pause_and_a_bad_file_stand_out_on_a_goal_that_is_met() {
+        let mut one = status();
+        one.goals.truncate(1);
+        one.goals[0].file_error = Some("goals/racks-differ.sql:7:12: no such column: rack".into());
+        one.goals[0].error = one.goals[0].file_error.clone();
+        one.goals[0].paused = Some(PausedGoal {
+            by: "local".into(),
+            reason: "a rack moves".into(),
+            until: Some(99_000),
+            since: 1,
+        });
+        let text = render(&one, 39_000);
+        let lines: Vec<_> =
+            text.lines().filter(|line| line.contains("GOALS") || line.starts_with("  ")).collect();
+        insta::assert_snapshot!(lines.join("\n"), @"
+        GOALS       1 met   0 unmet   1 paused   1 with a bad file
+          racks-differ is met
+            its file is not what runs: goals/racks-differ.sql:7:12: no such column: rack
+            PAUSED for 1m00s by local: a rack moves
+          fs-2 is offline, 1,200 copies, does not count
+        ");
     }
 
     #[test]

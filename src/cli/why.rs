@@ -77,6 +77,10 @@ fn repository(text: &mut String, one: &RepositoryShown, why: &Why) {
 }
 
 fn goal(text: &mut String, says: &GoalSays, why: &Why) {
+    if let Some(pause) = &says.paused {
+        let until = pause.until.map_or(String::new(), |until| format!(" for {}", age(until - why.now)));
+        let _ = writeln!(text, "  {} is PAUSED{until} by {}: {}", says.goal, pause.by, pause.reason);
+    }
     let seen = says.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(why.now - at)));
     if says.findings.is_empty() {
         let _ = writeln!(text, "  {}: holds here (evaluated {seen})", says.goal);

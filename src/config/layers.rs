@@ -1,9 +1,12 @@
 //! Layers of values: defaults, files, environment, flags; each remembers where it came from.
 
 use super::keys::{self, KEYS, Key};
-use super::value::{Kind, mask_url};
+use super::value::{self, Kind, mask_url};
+use crate::model::goal::Mode;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use toml::de::{DeTable, DeValue};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,11 +75,25 @@ pub enum ConfigError {
     },
 }
 
+/// One value over a goal's file, for this environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoalSetting {
+    /// The goal.
+    pub goal: String,
+    /// `mode`, `schedule`, `brake` or `param.<name>`.
+    pub name: String,
+    /// As it would stand in the goal's file.
+    pub value: String,
+    /// Where it stands.
+    pub origin: String,
+}
+
 /// All values with their origins.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: BTreeMap<&'static str, (String, Origin)>,
     databases: BTreeMap<String, (String, Origin)>,
+    goals: BTreeMap<(String, String), (String, Origin)>,
 }
 
 /// Most databases beside the fleet's.
@@ -191,7 +208,7 @@ impl Layers {
     fn read(&mut self, path: &Path) -> Result<(), ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
-        let table = toml::de::DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
+        let table = DeTable::parse(&text).map_err(|error| ConfigError::Syntax {
             path: path.to_owned(),
             line: line_of(&text, error.span().map_or(0, |span| span.start)),
             why: error.message().to_owned(),
@@ -202,6 +219,10 @@ impl Layers {
             let Some(inner) = value.get_ref().as_table() else {
                 return Err(unknown(section.get_ref(), &origin));
             };
+            if *section.get_ref() == "goal" {
+                self.goal_tables(path, &text, inner)?;
+                continue;
+            }
             for (key, value) in inner {
                 let origin = Origin::File(path.to_owned(), line_of(&text, key.span().start));
                 let name = format!("{}.{}", section.get_ref(), key.get_ref());
@@ -240,6 +261,76 @@ impl Layers {
         Ok(())
     }
 
+    /// What is set over goals' files, by goal and name: `[goal.<name>]`.
+    #[must_use]
+    pub fn goal_settings(&self) -> Vec<GoalSetting> {
+        let settings = self.goals.iter().map(|((goal, name), (value, origin))| GoalSetting {
+            goal: goal.clone(),
+            name: name.clone(),
+            value: value.clone(),
+            origin: origin.to_string(),
+        });
+        settings.collect()
+    }
+
+    /// Reads `[goal.<name>]` tables; what a value means is known when the goal's file is.
+    fn goal_tables(&mut self, path: &Path, text: &str, goals: &DeTable<'_>) -> Result<(), ConfigError> {
+        for (goal, table) in goals {
+            let at = |start| Origin::File(path.to_owned(), line_of(text, start));
+            let (goal, origin) = (goal.get_ref().to_string(), at(goal.span().start));
+            let Some(table) = table.get_ref().as_table() else {
+                return Err(wrong(
+                    &format!("goal.{goal}"),
+                    &origin,
+                    "a table such as [goal.NAME] is expected".into(),
+                ));
+            };
+            for (key, value) in table {
+                let origin = at(key.span().start);
+                match (key.get_ref().as_ref(), value.get_ref().as_table()) {
+                    ("param", Some(params)) => {
+                        for (param, value) in params {
+                            let name = format!("param.{}", param.get_ref());
+                            self.goal_setting(&goal, name, value.get_ref(), at(param.span().start))?;
+                        }
+                    }
+                    ("mode" | "schedule" | "brake", _) => {
+                        self.goal_setting(&goal, key.get_ref().to_string(), value.get_ref(), origin)?;
+                    }
+                    (unknown, _) => {
+                        let key = format!("goal.{goal}.{unknown}");
+                        let suggestion = "keys there are: mode, schedule, brake, param.NAME".to_owned();
+                        return Err(ConfigError::UnknownKey { origin: origin.to_string(), key, suggestion });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn goal_setting(
+        &mut self,
+        goal: &str,
+        name: String,
+        value: &DeValue<'_>,
+        origin: Origin,
+    ) -> Result<(), ConfigError> {
+        let full = format!("goal.{goal}.{name}");
+        let value = match value {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) => number.to_string(),
+            _ => return Err(wrong(&full, &origin, "text or a whole number is expected".into())),
+        };
+        let checked = match name.as_str() {
+            "schedule" => value::schedule(&value).map(drop),
+            "mode" => Mode::from_str(&value).map(drop).map_err(|error| error.to_string()),
+            _ => Ok(()),
+        };
+        checked.map_err(|why| wrong(&full, &origin, why))?;
+        self.goals.insert((goal.to_owned(), name), (value, origin));
+        Ok(())
+    }
+
     fn put(&mut self, name: &str, value: String, origin: Origin) -> Result<(), ConfigError> {
         let key = keys::find(name).ok_or_else(|| unknown(name, &origin))?;
         key.kind.check(&value).map_err(|why| wrong(name, &origin, why))?;
@@ -249,7 +340,6 @@ impl Layers {
 }
 
 fn scalar(value: &toml::de::DeValue<'_>, name: &str, origin: &Origin) -> Result<String, ConfigError> {
-    use toml::de::DeValue;
     match value {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => Ok(number.to_string()),

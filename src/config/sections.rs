@@ -1,6 +1,6 @@
 //! One small struct a concern, made from the layers once at start.
 
-use super::layers::{ConfigError, Layers};
+use super::layers::{ConfigError, GoalSetting, Layers};
 use super::value;
 use crate::model::Millis;
 use std::collections::BTreeMap;
@@ -59,6 +59,8 @@ pub struct GoalsConfig {
     pub poll: Duration,
     /// Goals evaluated at a time.
     pub parallel: usize,
+    /// What is set over goals' files here.
+    pub settings: Vec<GoalSetting>,
 }
 
 /// `fleet.*`
@@ -160,6 +162,7 @@ impl Config {
                 schedule: read.as_kind("goals.schedule", value::schedule)?,
                 poll: read.duration("goals.poll")?,
                 parallel: read.count("goals.parallel")? as usize,
+                settings: layers.goal_settings(),
             },
             fleet: FleetConfig {
                 grace: read.as_kind("fleet.grace", value::duration)?,
@@ -305,6 +308,27 @@ mod tests {
         assert!(said.contains("and not \"fleet\""), "{said}");
         let said = message("[databases]\nurl = \"sqlite:x\"\n");
         assert!(said.contains("[databases.NAME]"), "{said}");
+    }
+
+    #[test]
+    fn a_goal_has_settings_of_its_own() {
+        let text = "[goal.replicas-match]\nmode = \"observe\"\nbrake = 50\nparam.age = \"3d\"\n[goal.x]\nschedule = \"0 0 3 * * *\"\n";
+        let settings = Config::from_layers(&load(text).unwrap()).unwrap().goals.settings;
+        let shown: Vec<_> =
+            settings.iter().map(|one| format!("{} {}={}", one.goal, one.name, one.value)).collect();
+        let expected = [
+            "replicas-match brake=50",
+            "replicas-match mode=observe",
+            "replicas-match param.age=3d",
+            "x schedule=0 0 3 * * *",
+        ];
+        assert_eq!(shown, expected);
+        assert!(settings[2].origin.ends_with("trued.toml:4"), "{}", settings[2].origin);
+        let said = message("[goal.x]\nmod = \"observe\"\n");
+        insta::assert_snapshot!(said, @"trued.toml:2: unknown key goal.x.mod; keys there are: mode, schedule, brake, param.NAME");
+        assert!(message("[goal.x]\nschedule = \"* * * * *\"\n").contains("seconds come first"));
+        assert!(message("[goal.x]\nmode = \"sleep\"\n").starts_with("trued.toml:2: goal.x.mode: "));
+        assert!(message("[goal]\nx = 1\n").contains("a table such as"));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use super::braking;
 use super::braking::Braking;
 use super::metrics::{add, set};
+use super::paused::Paused;
 use super::right::Right;
 use super::{Shared, millis, undoing};
 use crate::database::{self, Database, attempts, fileservers, findings, flows, repositories};
@@ -56,7 +57,7 @@ pub(super) struct Round {
 /// Dispatches until stopped.
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
-    let mut braking = Braking::default();
+    let (mut braking, mut paused) = (Braking::default(), Paused::default());
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -70,7 +71,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         let span = tracing::debug_span!("dispatch.round");
         let round = tokio::select! {
             () = stop.cancelled() => break,
-            round = round(&shared, &mut braking).instrument(span) => round,
+            round = round(&shared, &mut braking, &mut paused).instrument(span) => round,
         };
         add(&shared.metrics.rounds, 1);
         set(&shared.metrics.round_ms, u64::try_from(millis(began.elapsed())).unwrap_or(0));
@@ -85,18 +86,23 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// One round.
-pub(super) async fn round(shared: &Shared, braking: &mut Braking) -> database::Result<Round> {
+pub(super) async fn round(
+    shared: &Shared,
+    braking: &mut Braking,
+    paused: &mut Paused,
+) -> database::Result<Round> {
     let db = &shared.database;
     tidy(shared).await?;
     let fileservers = fileservers::all(db).await?;
     let brakes = braking.look(shared, &fileservers).await?;
     promote(db).await?;
+    paused.look(db).await?;
     let running = attempts::live(db).await?;
     let set: Vec<(String, i64)> =
         database::limits::all(db).await?.into_iter().map(|row| (row.name, row.value)).collect();
     let limits = Limits { repairs: &shared.repairs, in_flight: shared.settings.in_flight, set: &set };
     let fleet_in_flight = limits.fleet_in_flight();
-    let found = heads(shared, running.len(), fleet_in_flight).await?;
+    let found = paused.hold(db, heads(shared, running.len(), fleet_in_flight).await?).await?;
     if found.is_empty() {
         return Ok(Round::default());
     }

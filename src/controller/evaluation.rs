@@ -173,8 +173,11 @@ fn succeeded(shared: &Shared, occasion: &Occasion<'_>, merged: Merged, took: Dur
     let bound = if merged.at_least { "at least " } else { "" };
     let counts = match (merged.returned, merged.opened) {
         (0, _) => String::new(),
-        (returned, 0) => format!(": {bound}{returned} exceptions"),
-        (returned, opened) => format!(": {bound}{returned} exceptions, {opened} of them new"),
+        (returned, opened) => {
+            let end = if returned == 1 { "" } else { "s" };
+            let new = if opened == 0 { String::new() } else { format!(", {opened} of them new") };
+            format!(": {bound}{returned} exception{end}{new}")
+        }
     };
     tracing::info!(
         target: "trued::event",

@@ -2,8 +2,10 @@
 
 use super::Shared;
 use crate::database::goals::{Declared, declare};
+use crate::database::settings;
 use crate::goal::Goal;
 use crate::goal::library::{Entry, Library};
+use crate::goal::setting::{self, Setting};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -17,11 +19,19 @@ pub(super) struct Board {
     library: Library,
     running: watch::Sender<Arc<Running>>,
     declared: Option<Vec<Declared>>,
+    /// Settings that do not fit their goals.
+    wrong: Vec<String>,
 }
 
 impl Board {
     pub(super) fn new(shared: Arc<Shared>, library: Library) -> Self {
-        Self { shared, library, running: watch::Sender::new(Arc::default()), declared: None }
+        Self {
+            shared,
+            library,
+            running: watch::Sender::new(Arc::default()),
+            declared: None,
+            wrong: Vec::new(),
+        }
     }
 
     /// Hears of every change.
@@ -35,8 +45,7 @@ impl Board {
             tracing::error!(error = problem.message, "goal files could not be read; what runs goes on");
             return false;
         }
-        let running: Running =
-            self.library.running().map(|goal| (goal.name.clone(), Arc::clone(goal))).collect();
+        let Some(running) = self.running().await else { return false };
         let declared: Vec<_> = self.library.entries().map(declared).collect();
         let before = Arc::clone(&self.running.borrow());
         if *before != running {
@@ -52,6 +61,41 @@ impl Board {
         self.announce(&declared);
         self.declared = Some(declared);
         true
+    }
+
+    /// The goals that run, with what is set over them; `None` when SQL could not be asked.
+    async fn running(&mut self) -> Option<Running> {
+        let set = match settings::all(&self.shared.database).await {
+            Ok(set) => set,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "what is set over goals could not be read"
+                );
+                return None;
+            }
+        };
+        let mut all = self.shared.settings.configured.clone();
+        all.extend(set.into_iter().map(|one| Setting {
+            origin: format!("set by {}: {}", one.who, one.reason),
+            goal: one.goal,
+            name: one.name,
+            value: one.value,
+        }));
+        let (mut running, mut wrong) = (Running::new(), Vec::new());
+        for goal in self.library.running() {
+            let (set, errors) = setting::over(goal, &all);
+            wrong.extend(errors.into_iter().map(|error| format!("{}: {error}", goal.name)));
+            let same = set == **goal;
+            running.insert(goal.name.clone(), if same { Arc::clone(goal) } else { Arc::new(set) });
+        }
+        if self.wrong != wrong {
+            for error in &wrong {
+                tracing::warn!(error, "a setting over a goal does not fit, and does nothing");
+            }
+            self.wrong = wrong;
+        }
+        Some(running)
     }
 
     /// Says each new error once.

@@ -3,9 +3,11 @@
 use super::testing::{Stage, quick, stage};
 use super::{Retention, Settings};
 use crate::database::scratch::Scratch;
-use crate::database::{attempts, fileservers, goals};
+use crate::database::{attempts, fileservers, findings, goals, pauses, settings};
+use crate::goal::setting::Setting;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
+use crate::model::id::RepositoryId;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -110,6 +112,47 @@ async fn a_bad_edit_keeps_the_last_good_version_and_touches_no_other_goal(scratc
     stage
         .until("the other", async |stage| state(stage, "copies-suffice").await == Some(GoalState::Met))
         .await;
+    stop.cancel();
+}
+
+async fn nothing_starts_for_a_paused_goal_until_it_goes_on(scratch) {
+    let mut stage = stage(scratch, 4).await;
+    stage.goal("copies-suffice", MISSING_COPIES);
+    stage.repository("a/b", 3, 2).await;
+    pauses::put(stage.db(), "goal:copies-suffice", "anna", "a rack moves", None).await.unwrap();
+    let stop = stage.run(quick()).await;
+    let held = "SELECT count(*) FROM findings WHERE state = 'held'";
+    stage.until("held", async |stage| stage.number(held).await == 1).await;
+    let evaluated = stage.number("SELECT count(*) FROM evaluations").await;
+    stage
+        .until("evaluated on, and rounds", async |stage| {
+            stage.number("SELECT count(*) FROM evaluations").await > evaluated && stage.rounds() > 20
+        })
+        .await;
+    assert!(attempts::live(stage.db()).await.unwrap().is_empty());
+    let deferral = findings::of_repository(stage.db(), RepositoryId(1)).await.unwrap().remove(0).deferral.unwrap();
+    assert_eq!(deferral.to_string(), "paused by anna: a rack moves");
+    assert!(pauses::end(stage.db(), "goal:copies-suffice").await.unwrap());
+    stage.until("an attempt", async |stage| !attempts::live(stage.db()).await.unwrap().is_empty()).await;
+    stop.cancel();
+}
+
+async fn a_goal_goes_by_what_is_set_over_its_file(scratch) {
+    let mut stage = stage(scratch, 4).await;
+    stage.goal("copies-suffice", MISSING_COPIES);
+    stage.repository("a/b", 3, 2).await;
+    let configured = Setting {
+        goal: "copies-suffice".into(),
+        name: "mode".into(),
+        value: "observe".into(),
+        origin: "trued.toml:2".into(),
+    };
+    let stop = stage.run(Settings { configured: vec![configured], ..quick() }).await;
+    let listed = "SELECT count(*) FROM findings WHERE repair IS NULL";
+    stage.until("only listed", async |stage| stage.number(listed).await == 1).await;
+    assert!(attempts::live(stage.db()).await.unwrap().is_empty());
+    settings::put(stage.db(), "copies-suffice", "mode", "repair", "anna", "enough seen").await.unwrap();
+    stage.until("an attempt", async |stage| !attempts::live(stage.db()).await.unwrap().is_empty()).await;
     stop.cancel();
 }
 
@@ -278,7 +321,11 @@ async fn a_goal_that_looks_at_nothing_any_more_is_unknown_and_never_met(scratch)
     stage.repository("a/b", 1, 1).await;
     let stop = stage.run(quick()).await;
     stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
-    assert_eq!(goals::population(stage.db(), "nothing-is-wrong").await.unwrap(), Some(1));
+    stage
+        .until("what it looked at is remembered", async |stage| {
+            goals::population(stage.db(), "nothing-is-wrong").await.unwrap() == Some(1)
+        })
+        .await;
     let count = "UPDATE counters SET value = 0 WHERE name = 'repositories' RETURNING value";
     assert_eq!(stage.number(count).await, 0);
     stage
@@ -290,7 +337,11 @@ async fn a_goal_that_looks_at_nothing_any_more_is_unknown_and_never_met(scratch)
     // A person says that it is rightly empty.
     goals::record_population(stage.db(), "nothing-is-wrong", None).await.unwrap();
     stage.until("met", async |stage| state(stage, "nothing-is-wrong").await == Some(GoalState::Met)).await;
-    assert_eq!(goals::population(stage.db(), "nothing-is-wrong").await.unwrap(), Some(0));
+    stage
+        .until("the new population is remembered", async |stage| {
+            goals::population(stage.db(), "nothing-is-wrong").await.unwrap() == Some(0)
+        })
+        .await;
     stop.cancel();
 }
 

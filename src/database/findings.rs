@@ -12,10 +12,12 @@ use crate::model::id::{FindingId, RepositoryId};
 use sqlx::types::Json;
 
 mod merge;
+mod paused;
 mod undone;
 mod verbs;
 
 pub use merge::{BrakeAt, Merge, MergeInto, Merged};
+pub use paused::{hold_goal, release_but};
 pub use undone::{hold_undone, moves, undone};
 pub(in crate::database) use verbs::finish;
 pub use verbs::{By, bump, retry};

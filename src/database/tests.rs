@@ -20,6 +20,7 @@ mod inventory;
 mod places;
 mod replicas;
 mod statements;
+mod steering;
 mod suspects;
 mod together;
 mod verbs;

@@ -90,6 +90,25 @@ impl Brake {
     /// Where there is a repair and the file says nothing.
     pub const DEFAULT: Self = Self::Above { count: Some(100), share: Some(0.2) };
 
+    /// Reads `100`, `20%`, both, or `none`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "none" {
+            return Some(Self::Never);
+        }
+        let (mut count, mut share) = (None, None);
+        let parts = text.split(|c: char| c.is_whitespace() || c == ',');
+        for part in parts.filter(|part| !part.is_empty() && *part != "and") {
+            let percent = part.strip_suffix('%').and_then(value::percentage).map(|percent| percent / 100.0);
+            match (percent, part.parse::<u64>()) {
+                (Some(percent), _) if share.is_none() => share = Some(percent),
+                (_, Ok(number)) if count.is_none() => count = Some(number),
+                _ => return None,
+            }
+        }
+        (count.is_some() || share.is_some()).then_some(Self::Above { count, share })
+    }
+
     /// Whether so many findings among so many are too many.
     #[must_use]
     pub fn holds(self, findings: u64, population: u64) -> bool {
@@ -352,27 +371,7 @@ impl<'a> Keys<'a> {
         let Some(line) = self.find("brake") else {
             return Ok(if repairs { Brake::DEFAULT } else { Brake::Never });
         };
-        if line.value == "none" {
-            return Ok(Brake::Never);
-        }
-        let (mut count, mut share) = (None, None);
-        let parts = line
-            .value
-            .split(|c: char| c.is_whitespace() || c == ',')
-            .filter(|part| !part.is_empty() && *part != "and");
-        for part in parts {
-            let percent = part.strip_suffix('%').and_then(value::percentage).map(|percent| percent / 100.0);
-            let number = part.parse::<u64>().ok();
-            match (percent, number) {
-                (Some(percent), _) if share.is_none() => share = Some(percent),
-                (_, Some(number)) if count.is_none() => count = Some(number),
-                _ => return Err(bad(line, BRAKE_FORM, "")),
-            }
-        }
-        if count.is_none() && share.is_none() {
-            return Err(bad(line, BRAKE_FORM, ""));
-        }
-        Ok(Brake::Above { count, share })
+        Brake::parse(line.value).ok_or_else(|| bad(line, BRAKE_FORM, ""))
     }
 
     fn population(&self, text: &str, engine: Engine, known: &[String]) -> Result<Option<Population>, At> {

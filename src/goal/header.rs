@@ -30,6 +30,9 @@ pub const KEYS: [&str; 16] = [
 /// Keys that this program adds; `docs/decisions/0001-lane-key.md`.
 pub const MORE_KEYS: [&str; 1] = ["lane"];
 
+/// The key of remarks to the lint: it may stand on any comment line, and again.
+pub const LINT: &str = "lint";
+
 /// One `-- key: value` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -66,8 +69,10 @@ pub fn read(text: &str) -> Result<Header<'_>, At> {
             break;
         }
         let read = key_and_value(text, range.start, line)?;
-        known(&read)?;
-        if read.key != "param" && header.lines.iter().any(|other| other.key == read.key) {
+        if read.key != LINT {
+            known(&read)?;
+        }
+        if !matches!(read.key, "param" | LINT) && header.lines.iter().any(|other| other.key == read.key) {
             return Err(At::new(read.key_at, format!("key {} stands twice", read.key)));
         }
         header.end = range.end;

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 pub use super::shipped::{shipped, write_shipped};
 
@@ -24,6 +25,9 @@ const MAX_FILES: usize = 1_000;
 const EXAMINED: usize = 4;
 /// Between the two readings of what changed.
 const SETTLING: Duration = Duration::from_millis(200);
+/// So long a goal runs on whose file is gone. Half of an edit, a directory that is being changed, or a person's slip
+/// look the same as a removal that is meant: this one closes all its findings, and has time.
+pub const GONE_AFTER: Duration = Duration::from_mins(10);
 
 /// The known repairs, and the subject that each takes.
 pub type Repairs = BTreeMap<String, SubjectKind>;
@@ -46,6 +50,7 @@ pub struct Library {
     source: Source,
     repairs: Repairs,
     slots: BTreeMap<String, Slot>,
+    gone_after: Duration,
 }
 
 /// An entry, and the text that was judged last; none: it has to be judged again.
@@ -53,6 +58,8 @@ pub struct Library {
 struct Slot {
     entry: Entry,
     judged: Option<Read>,
+    /// Since when its file is gone.
+    gone: Option<Instant>,
 }
 
 /// What a reading of the directory found under one name.
@@ -68,14 +75,15 @@ impl Library {
     /// # Errors
     /// When the directory is missing or cannot be read.
     pub async fn load(dir: &Path, source: Source, repairs: Repairs) -> Result<Self, Problem> {
-        let mut library = Self { dir: dir.to_owned(), source, repairs, slots: BTreeMap::new() };
+        let mut library =
+            Self { dir: dir.to_owned(), source, repairs, slots: BTreeMap::new(), gone_after: GONE_AFTER };
         let found = library.read().await?;
         library.judge(found).await;
         Ok(library)
     }
 
     /// Reads the directory again; returns whether any entry is another than before. The last good version of
-    /// each goal stays, and a goal whose file is gone goes.
+    /// each goal stays; a goal whose file is gone goes after a while ([`GONE_AFTER`]).
     ///
     /// # Errors
     /// When the directory is missing or cannot be read; then everything stays as it was.
@@ -86,18 +94,34 @@ impl Library {
         }
         tokio::time::sleep(SETTLING).await;
         let mut again = self.read().await?;
-        let removed: Vec<String> = self
-            .slots
-            .keys()
-            .filter(|name| !found.contains_key(*name) && !again.contains_key(*name))
-            .cloned()
-            .collect();
-        for name in &removed {
-            self.slots.remove(name);
-        }
+        let missed = self.miss(|name| !found.contains_key(name) && !again.contains_key(name));
         again.retain(|name, read| found.get(name) == Some(read));
         let changed = self.judge(again).await;
-        Ok(changed || !removed.is_empty())
+        Ok(changed || missed)
+    }
+
+    /// Notes whose file is gone: the last good version runs on for a while, with an error. What never ran goes at
+    /// once. Returns whether any entry is another than before.
+    fn miss(&mut self, is_gone: impl Fn(&str) -> bool) -> bool {
+        let (now, before) = (Instant::now(), self.slots.len());
+        let mut changed = false;
+        for (_, slot) in self.slots.iter_mut().filter(|(name, _)| is_gone(name)) {
+            slot.judged = None;
+            if slot.gone.is_none() {
+                slot.gone = Some(now);
+                let path = slot.entry.running.as_ref().map(|goal| goal.path.display().to_string());
+                let error = format!(
+                    "{}: the file is gone; the goal itself goes {} minutes after it",
+                    path.unwrap_or_default(),
+                    self.gone_after.as_secs() / 60
+                );
+                slot.entry.error = Some(error);
+                changed = true;
+            }
+        }
+        let keep = |slot: &Slot| slot.gone.is_none_or(|since| now - since < self.gone_after);
+        self.slots.retain(|_, slot| slot.gone.is_none() || (slot.entry.running.is_some() && keep(slot)));
+        changed || self.slots.len() != before
     }
 
     /// All entries, by name.
@@ -141,8 +165,11 @@ impl Library {
         let examined: Vec<_> = new.iter().map(|(_, read)| examine(read, source, repairs)).collect();
         let verdicts: Vec<_> = stream::iter(examined).buffered(EXAMINED).collect().await;
         for ((name, read), verdict) in new.into_iter().zip(verdicts) {
+            if let Some(slot) = self.slots.get_mut(&name) {
+                slot.gone = None;
+            }
             let entry = Entry { name: name.clone(), running: None, error: None };
-            let slot = self.slots.entry(name).or_insert(Slot { entry, judged: None });
+            let slot = self.slots.entry(name).or_insert(Slot { entry, judged: None, gone: None });
             if slot.entry.running.is_none() {
                 changed |= slot.run_unjudged(&read, &self.source, &verdict);
             }
@@ -261,15 +288,21 @@ fn remedied(goal: &Goal, repairs: &Repairs) -> Result<(), Problem> {
     }
 }
 
+/// Whether a file has a goal's name: hidden files, and what editors leave behind, have not.
+#[must_use]
+pub fn is_goal_file(path: &Path) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    stem(path).is_some()
+        && !name.as_encoded_bytes().starts_with(b".")
+        && !name.as_encoded_bytes().starts_with(b"#")
+}
+
 /// The goal files of a directory, sorted by name.
 async fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut entries = tokio::fs::read_dir(dir).await?;
     let mut files = Vec::new();
     while let Some(entry) = entries.next_entry().await? {
-        let name = entry.file_name();
-        let is_goal = stem(Path::new(&name)).is_some() && !name.as_encoded_bytes().starts_with(b".");
-        let is_goal = is_goal && !name.as_encoded_bytes().starts_with(b"#");
-        if is_goal && !entry.file_type().await?.is_dir() {
+        if is_goal_file(Path::new(&entry.file_name())) && !entry.file_type().await?.is_dir() {
             files.push(entry.path());
         }
         if files.len() > MAX_FILES {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 mod explain;
+pub mod plan;
 mod postgres;
 mod rows;
 mod source;

@@ -19,6 +19,19 @@ pub const FILES: [(&str, &str); 9] = [
     ("replicas-verified.sql", include_str!("../../goals/replicas-verified.sql")),
 ];
 
+/// Their fixtures, which `tests/` beside them holds: what each returns of small fleets.
+pub const FIXTURES: [(&str, &str); 9] = [
+    ("agents-current.toml", include_str!("../../goals/tests/agents-current.toml")),
+    ("controller-works.toml", include_str!("../../goals/tests/controller-works.toml")),
+    ("disks-balance.toml", include_str!("../../goals/tests/disks-balance.toml")),
+    ("headroom-remains.toml", include_str!("../../goals/tests/headroom-remains.toml")),
+    ("last-copies-safe.toml", include_str!("../../goals/tests/last-copies-safe.toml")),
+    ("racks-differ.toml", include_str!("../../goals/tests/racks-differ.toml")),
+    ("replicas-match.toml", include_str!("../../goals/tests/replicas-match.toml")),
+    ("replicas-suffice.toml", include_str!("../../goals/tests/replicas-suffice.toml")),
+    ("replicas-verified.toml", include_str!("../../goals/tests/replicas-verified.toml")),
+];
+
 /// The shipped goals, read for one engine.
 ///
 /// # Errors
@@ -27,16 +40,22 @@ pub fn shipped(engine: Engine) -> Result<Vec<Goal>, FileError> {
     FILES.iter().map(|(name, text)| Goal::parse(Path::new(name), text, engine)).collect()
 }
 
-/// Writes the shipped files that a directory lacks; what is there is the operator's and stays. Each file appears
-/// whole or not at all. Returns what was written.
+/// Writes the shipped goals that a directory lacks, and their fixtures into `tests` below it; what is there is the
+/// operator's and stays. Each file appears whole or not at all. Returns what was written.
 ///
 /// # Errors
-/// When the directory or a file cannot be written.
+/// When a directory or a file cannot be written.
 pub fn write_shipped(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut written = write_missing(dir, &FILES)?;
+    written.extend(write_missing(&dir.join("tests"), &FIXTURES)?);
+    Ok(written)
+}
+
+fn write_missing(dir: &Path, files: &[(&str, &str)]) -> io::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(dir)?;
     let readable = std::fs::Permissions::from_mode(0o644);
     let mut written = Vec::new();
-    for (name, text) in FILES {
+    for (name, text) in files {
         let path = dir.join(name);
         let mut file =
             tempfile::Builder::new().prefix(".goal-").permissions(readable.clone()).tempfile_in(dir)?;
@@ -54,6 +73,7 @@ pub fn write_shipped(dir: &Path) -> io::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::goal::fixture::Fixture;
 
     #[test]
     fn every_shipped_goal_parses_on_both_engines() {
@@ -63,14 +83,28 @@ mod tests {
     }
 
     #[test]
+    fn every_shipped_goal_has_fixtures_with_a_case_that_is_met_and_one_that_is_not() {
+        let of = |names: &[(&str, &str)], end: &str| -> Vec<String> {
+            names.iter().map(|(name, _)| name.trim_end_matches(end).to_owned()).collect()
+        };
+        assert_eq!(of(&FIXTURES, ".toml"), of(&FILES, ".sql"));
+        for (name, text) in FIXTURES {
+            let fixture = Fixture::parse(Path::new(name), text).unwrap();
+            assert!(fixture.case.iter().any(|case| case.expect.is_empty()), "{name}");
+            assert!(fixture.case.iter().any(|case| !case.expect.is_empty()), "{name}");
+        }
+    }
+
+    #[test]
     fn missing_files_are_written_and_edited_ones_stay() {
         let dir = tempfile::tempdir().unwrap();
         let goals = dir.path().join("goals");
-        assert_eq!(write_shipped(&goals).unwrap().len(), FILES.len());
+        assert_eq!(write_shipped(&goals).unwrap().len(), FILES.len() + FIXTURES.len());
         std::fs::write(goals.join("racks-differ.sql"), "edited").unwrap();
         std::fs::remove_file(goals.join("replicas-match.sql")).unwrap();
         assert_eq!(write_shipped(&goals).unwrap(), [goals.join("replicas-match.sql")]);
         assert_eq!(std::fs::read_to_string(goals.join("racks-differ.sql")).unwrap(), "edited");
-        assert_eq!(std::fs::read_dir(&goals).unwrap().count(), FILES.len(), "no temporary file is left");
+        assert_eq!(std::fs::read_dir(&goals).unwrap().count(), FILES.len() + 1, "no temporary file is left");
+        assert_eq!(std::fs::read_dir(goals.join("tests")).unwrap().count(), FIXTURES.len());
     }
 }

@@ -1,14 +1,18 @@
 //! Brakes: a person's word that what one saw is right.
 
+use super::codes::is_dead;
+use super::fileservers::record;
 use super::problem::{Answer, Problem, did_you_mean, reason};
 use super::shapes::{Approve, Changed};
 use super::state::Api;
-use crate::database::brakes;
+use crate::database::{brakes, goals};
 use crate::model::brake::{of_goal, of_removals};
+use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::State;
 
-/// `POST /api/v1/brakes/approve`: a goal's brakes, or one brake by its name, let go until their cause is gone.
+/// `POST /api/v1/brakes/approve`: a goal's brakes, or one brake by its name, let go until their cause is gone; and a
+/// goal that is `GOAL_DEAD` may look at nothing from now on.
 ///
 /// # Errors
 /// When no such brake holds, there is no reason, or the engine fails.
@@ -21,18 +25,41 @@ pub async fn approve(State(api): State<Api>, Json(ask): Json<Approve>) -> Answer
     };
     let all = brakes::all(&api.db).await?;
     let holding: Vec<String> = all.into_iter().filter(|one| one.holds).map(|one| one.name).collect();
-    if !names.iter().any(|name| holding.contains(name)) {
+    let dead = dead(&api, ask.goal.as_deref()).await?;
+    if dead.is_none() && !names.iter().any(|name| holding.contains(name)) {
         return Err(nothing_holds(&what, &holding));
     }
     if ask.dry_run {
-        return Ok(Json(Changed { message: format!("{what} would hold no more"), changed: false }));
+        let would = if dead.is_some() {
+            "would be asked again, and may look at nothing"
+        } else {
+            "would hold no more"
+        };
+        return Ok(Json(Changed { message: format!("{what} {would}"), changed: false }));
     }
     let released = brakes::approve(&api.db, &names, "local", reason).await?;
-    if released.is_empty() {
+    if released.is_empty() && dead.is_none() {
         return Err(nothing_holds(&what, &[]));
     }
-    let message = format!("brake {} holds no more, until its cause is gone", released.join(", "));
-    Ok(Json(Changed { message, changed: true }))
+    let mut said = Vec::new();
+    if !released.is_empty() {
+        said.push(format!("brake {} holds no more, until its cause is gone", released.join(", ")));
+    }
+    if let Some(goal) = dead {
+        let detail = serde_json::json!({ "looked_at": goal.error });
+        record(&api, "goal.approve", &goal.goal, Some(reason), detail).await?;
+        goals::record_population(&api.db, &goal.goal, None).await?;
+        (api.hooks.evaluate)(std::slice::from_ref(&goal.goal));
+        said.push(format!("goal {} may look at nothing; it is asked again", goal.goal));
+    }
+    Ok(Json(Changed { message: said.join("; "), changed: true }))
+}
+
+/// The goal, if it is unknown because it looked at nothing where there was something before.
+async fn dead(api: &Api, goal: Option<&str>) -> Result<Option<GoalStatus>, Problem> {
+    let Some(name) = goal else { return Ok(None) };
+    let states = goals::states(&api.db).await?;
+    Ok(states.into_iter().find(|one| one.goal == name && is_dead(one)))
 }
 
 fn nothing_holds(what: &str, holding: &[String]) -> Problem {

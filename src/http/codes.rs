@@ -155,10 +155,12 @@ fn goal_dead(facts: &Facts<'_>) -> Said {
     let dead = facts.goals.iter().filter(|one| is_dead(one));
     let names = named(dead.map(|one| one.goal.as_str()))?;
     let sentence = format!("{names}: looked at nothing, where there was something before");
-    Some((sentence, "see what its population reads; trued goal show NAME".to_owned()))
+    Some((sentence, "see what its population reads (trued goal show NAME); where that is rightly empty now: trued goal approve NAME --reason …".to_owned()))
 }
 
-fn is_dead(one: &GoalStatus) -> bool {
+/// Whether it is.
+#[must_use]
+pub fn is_dead(one: &GoalStatus) -> bool {
     one.state == GoalState::Unknown && one.error.as_deref().is_some_and(|error| error.contains("GOAL_DEAD"))
 }
 

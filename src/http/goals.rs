@@ -1,15 +1,21 @@
 //! Goals: lists, one, what it returns now, a check of a text, a look again.
 
+use super::names;
 use super::problem::{Answer, Problem, did_you_mean};
 use super::shapes::{Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRun};
 use super::state::Api;
 use super::status::goal_row;
+use super::steering;
 use crate::database::goals;
-use crate::goal::library::{self, Entry};
+use crate::database::pauses::{self, Pause};
+use crate::goal::library::Entry;
+use crate::goal::{Goal, trial};
 use crate::model::finding::Exception;
+use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use serde::Deserialize;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Rows of a goal in one answer where nobody says how many.
@@ -34,22 +40,28 @@ pub async fn list(State(api): State<Api>) -> Answer<GoalList> {
 pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Answer<GoalListed> {
     let goals = read(&api).await?;
     let known: Vec<_> = goals.iter().map(|one| one.row.name.clone()).collect();
-    goals.into_iter().find(|one| one.row.name == name).map(Json).ok_or_else(|| no_such_goal(&name, &known))
+    let found = goals.into_iter().find(|one| one.row.name == name);
+    let mut found = found.ok_or_else(|| no_such_goal(&name, &known))?;
+    let entries = (api.hooks.goals)();
+    let goal = entries.iter().find(|entry| entry.name == name).and_then(|entry| entry.running.as_deref());
+    found.settings = steering::shown(&api, goal, &name).await?;
+    Ok(Json(found))
 }
 
 async fn read(api: &Api) -> Result<Vec<GoalListed>, Problem> {
     let entries = (api.hooks.goals)();
     let states = goals::states(&api.db).await?;
+    let pauses = pauses::all(&api.db).await?;
     Ok(states
         .into_iter()
         .map(|status| {
             let entry = entries.iter().find(|entry| entry.name == status.goal);
-            listed(status, entry)
+            listed(status, entry, &pauses)
         })
         .collect())
 }
 
-fn listed(status: crate::model::goal::GoalStatus, entry: Option<&Entry>) -> GoalListed {
+fn listed(status: GoalStatus, entry: Option<&Entry>, pauses: &[Pause]) -> GoalListed {
     let goal = entry.and_then(|entry| entry.running.as_deref());
     GoalListed {
         failures: status.failures,
@@ -61,11 +73,14 @@ fn listed(status: crate::model::goal::GoalStatus, entry: Option<&Entry>) -> Goal
         timeout_ms: goal.map(|goal| goal.timeout),
         path: goal.map(|goal| goal.path.display().to_string()),
         sql: goal.map(|goal| goal.sql.clone()),
-        row: goal_row(status),
+        settings: Vec::new(),
+        row: goal_row(status, pauses),
     }
 }
 
-fn no_such_goal(name: &str, known: &[String]) -> Problem {
+/// The answer for a name that no goal has.
+#[must_use]
+pub fn no_such_goal(name: &str, known: &[String]) -> Problem {
     let problem = Problem::not_found(format!("there is no goal {name:?}"));
     match did_you_mean(name, known.iter().map(String::as_str)) {
         Some(hint) => problem.hint(hint),
@@ -79,10 +94,25 @@ fn no_such_goal(name: &str, known: &[String]) -> Problem {
 /// When the engine is away; a problem of the text is an answer.
 pub async fn check(State(api): State<Api>, Json(ask): Json<CheckGoal>) -> Answer<CheckedGoal> {
     let path = std::path::Path::new(&ask.path);
-    let problem = library::check(path, &ask.text, &api.source, &api.repairs).await.err();
-    match problem {
-        Some(problem) if !problem.text => Err(Problem::failed(problem.message)),
-        other => Ok(Json(CheckedGoal { problem: other.map(|problem| problem.message) })),
+    Ok(Json(match checked(&api, path, &ask.text).await? {
+        Ok(checked) => CheckedGoal { problem: None, remarks: checked.remarks, cost: checked.plan.cost },
+        Err(problem) => CheckedGoal { problem: Some(problem), ..CheckedGoal::default() },
+    }))
+}
+
+/// A text that was checked, or what is wrong with it.
+///
+/// # Errors
+/// When the engine could not be asked.
+pub async fn checked(
+    api: &Api,
+    path: &std::path::Path,
+    text: &str,
+) -> Result<Result<trial::Checked, String>, Problem> {
+    match trial::check(path, text, &api.source, &api.repairs).await {
+        Ok(checked) => Ok(Ok(checked)),
+        Err(problem) if problem.text => Ok(Err(problem.message)),
+        Err(problem) => Err(Problem::failed(problem.message)),
     }
 }
 
@@ -116,20 +146,34 @@ pub async fn run(
     Path(name): Path<String>,
     Query(how): Query<HowMany>,
 ) -> Answer<GoalRun> {
-    let entries = (api.hooks.goals)();
-    let known: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    let entry = entries.iter().find(|entry| entry.name == name);
-    let entry = entry.ok_or_else(|| no_such_goal(&name, &known))?;
-    let Some(goal) = entry.running.clone() else {
-        return Err(Problem::failed(
-            entry.error.clone().unwrap_or_else(|| format!("no good version of {name} was ever loaded")),
-        ));
-    };
+    let goal = running(&api, &name)?;
     let limit = how.limit.unwrap_or(USUAL).min(MOST);
     let (sender, receiver) = mpsc::channel(4);
     let (evaluated, rows) = tokio::join!(api.source.evaluate(&goal, sender), first(receiver, limit));
     let evaluated = evaluated.map_err(|problem| Problem::failed(problem.message))?;
-    Ok(Json(GoalRun { goal: name, now: evaluated.now, rows, total: evaluated.rows, more: evaluated.more }))
+    let names = names::of(&api, rows.iter().map(|row| &row.subject)).await?;
+    let (total, more) = (evaluated.rows, evaluated.more);
+    Ok(Json(GoalRun { goal: name, now: evaluated.now, rows, names, total, more }))
+}
+
+/// The files of a goal as they are loaded now.
+///
+/// # Errors
+/// When there is no such goal.
+pub fn entry(api: &Api, name: &str) -> Result<Entry, Problem> {
+    let entries = (api.hooks.goals)();
+    let known: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+    entries.into_iter().find(|entry| entry.name == name).ok_or_else(|| no_such_goal(name, &known))
+}
+
+/// The version of a goal that runs.
+///
+/// # Errors
+/// When there is no such goal, or no good version of it.
+pub fn running(api: &Api, name: &str) -> Result<Arc<Goal>, Problem> {
+    let entry = entry(api, name)?;
+    let none = || format!("no good version of {name} was ever loaded");
+    entry.running.ok_or_else(|| Problem::failed(entry.error.unwrap_or_else(none)))
 }
 
 /// Keeps the first rows and lets the rest go by, so that all are counted.

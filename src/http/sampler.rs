@@ -2,7 +2,7 @@
 
 use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, brakes, fileservers, goals, report, suspects};
+use crate::database::{Database, Result, brakes, fileservers, goals, pauses, report, suspects};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -48,6 +48,8 @@ impl Sampler {
     async fn sample(&self, db: &Database, seen: &mut Seen) -> Result<()> {
         let now = db.now().await?;
         let states = goals::states(db).await?;
+        let paused = pauses::all(db).await?.iter().filter(|pause| pause.goal().is_some()).count();
+        self.metrics.goals(states.iter().filter(|goal| goal.file_error.is_some()).count(), paused);
         for goal in &states {
             self.metrics.goal(&goal.goal, goal.state, goal.findings, goal.file_error.is_some());
         }

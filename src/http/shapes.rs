@@ -21,6 +21,13 @@ use crate::model::goal::GoalState;
 use crate::model::id::RepositoryId;
 use serde::{Deserialize, Serialize};
 
+mod steering;
+
+pub use steering::{
+    DiffGoal, GoalDiff, GoalHistory, GoalPlan, PauseGoal, PausedGoal, ResumeGoal, SetGoal, SettingShown,
+    stands_out,
+};
+
 /// The fleet at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -74,6 +81,12 @@ pub struct GoalRow {
     pub took_ms: Option<Millis>,
     /// Why it is unknown, or why its file is not what runs.
     pub error: Option<String>,
+    /// Why its file is not what runs; the last good version does, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_error: Option<String>,
+    /// The pause that holds its repairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PausedGoal>,
 }
 
 /// All goals.
@@ -108,6 +121,9 @@ pub struct GoalListed {
     /// The query; in `show` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sql: Option<String>,
+    /// What is set over its file, the later over the earlier; in `show` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingShown>,
 }
 
 /// The backlog in numbers.
@@ -323,6 +339,9 @@ pub struct GoalSays {
     pub evaluated_at: Option<Millis>,
     /// What it returns about this subject; none: it holds here.
     pub findings: Vec<BacklogRow>,
+    /// The pause that holds its repairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PausedGoal>,
 }
 
 /// Names of goals; none: all.
@@ -353,10 +372,16 @@ pub struct CheckGoal {
 }
 
 /// What the check found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckedGoal {
     /// What is wrong; none: nothing.
     pub problem: Option<String>,
+    /// What the lint says.
+    #[serde(default)]
+    pub remarks: Vec<crate::goal::lint::Remark>,
+    /// The planner's estimate, where the engine gives one.
+    #[serde(default)]
+    pub cost: Option<f64>,
 }
 
 /// What a goal returns now.
@@ -368,6 +393,9 @@ pub struct GoalRun {
     pub now: Millis,
     /// Its rows, the first of them.
     pub rows: Vec<crate::model::finding::Exception>,
+    /// Names of the rows' subjects, by their texts.
+    #[serde(default)]
+    pub names: std::collections::BTreeMap<String, String>,
     /// All rows.
     pub total: u64,
     /// Whether there are more than it may return.

@@ -4,6 +4,7 @@ use super::sampler::Sampler;
 use crate::database::Database;
 use crate::goal::library::{Entry, Repairs};
 use crate::goal::session::Source;
+use crate::goal::setting::Setting;
 use crate::model::Millis;
 use crate::model::checksum::ChecksumKey;
 use crate::model::fleet::Fileserver;
@@ -53,6 +54,10 @@ pub struct Api {
     pub repairs: Arc<Repairs>,
     /// The limits as files and configuration write them.
     pub limited: Limited,
+    /// All repairs, for what a change of a goal would do.
+    pub remedies: Arc<crate::repair::Repairs>,
+    /// What the configuration sets over goals' files.
+    pub configured: Arc<Vec<Setting>>,
     /// What it is handed.
     pub hooks: Hooks,
     /// The fleet's id.

@@ -4,6 +4,8 @@ use super::codes::{self, Facts};
 use super::problem::{Answer, Problem};
 use super::shapes::{Backlog, BrakeRow, FileserverRow, GoalRow, Status};
 use super::state::Api;
+use super::steering;
+use crate::database::pauses::{self, Pause};
 use crate::database::report::BacklogCounts;
 use crate::database::{brakes, fileservers, goals, report};
 use crate::model::Millis;
@@ -45,8 +47,9 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         now,
     };
     let health = codes::report(&facts);
+    let pauses = pauses::all(&api.db).await?;
     Ok(Status {
-        goals: states.into_iter().map(goal_row).collect(),
+        goals: states.into_iter().map(|one| goal_row(one, &pauses)).collect(),
         backlog: backlog(&counts, now),
         fileservers: rows,
         brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
@@ -90,8 +93,10 @@ fn row(one: &Fileserver, replicas: i64) -> FileserverRow {
 
 /// A goal as the lists show it.
 #[must_use]
-pub fn goal_row(status: GoalStatus) -> GoalRow {
+pub fn goal_row(status: GoalStatus, pauses: &[Pause]) -> GoalRow {
     GoalRow {
+        paused: steering::of(pauses, &status.goal),
+        file_error: status.file_error.clone(),
         name: status.goal,
         state: status.state,
         findings: status.findings,
@@ -149,6 +154,6 @@ mod tests {
     fn the_error_of_a_file_shows_where_the_evaluation_has_none() {
         let status =
             GoalStatus { file_error: Some("goals/a.sql:7:12: no".into()), ..goal("a", GoalState::Met, 0) };
-        assert_eq!(goal_row(status).error.as_deref(), Some("goals/a.sql:7:12: no"));
+        assert_eq!(goal_row(status, &[]).error.as_deref(), Some("goals/a.sql:7:12: no"));
     }
 }

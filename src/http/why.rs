@@ -3,9 +3,9 @@
 use super::problem::{Answer, Problem, did_you_mean};
 use super::shapes::{GoalSays, Why};
 use super::state::Api;
-use super::{fileservers, repositories};
+use super::{fileservers, repositories, steering};
 use crate::database::report::{About, story};
-use crate::database::{self, goals};
+use crate::database::{self, goals, pauses};
 use crate::model::finding::Subject;
 use crate::model::fleet::{Fileserver, Repository};
 use axum::Json;
@@ -43,12 +43,14 @@ pub async fn show(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<
     let states = goals::states(&api.db).await?;
     let mut attempts = story::live(&api.db, about, MOST_OPEN).await?;
     attempts.extend(story::ended(&api.db, about, MOST_ENDED).await?);
+    let pauses = pauses::all(&api.db).await?;
     let flags = match named.repository() {
         Some(one) => story::flags(&api.db, one.id).await?,
         None => Vec::new(),
     };
     let says = states.into_iter().map(|status| GoalSays {
         findings: open.iter().filter(|finding| finding.goal == status.goal).cloned().collect(),
+        paused: steering::of(&pauses, &status.goal),
         goal: status.goal,
         state: status.state,
         evaluated_at: status.evaluated_at,

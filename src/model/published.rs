@@ -4,7 +4,7 @@
 //! finds a table that stands in neither half.
 
 /// What goals may read, by name.
-pub const PUBLISHED: [&str; 27] = [
+pub const PUBLISHED: [&str; 28] = [
     "attempt_history",
     "attempts",
     "audit",
@@ -17,6 +17,7 @@ pub const PUBLISHED: [&str; 27] = [
     "fileservers",
     "finding_history",
     "findings",
+    "goal_settings",
     "goal_states",
     "imports",
     "inventory",

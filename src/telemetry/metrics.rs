@@ -55,6 +55,8 @@ pub struct Metrics {
     goal_findings: Family<Goal, Gauge>,
     goal_state: Family<GoalInState, Gauge>,
     goal_file_error: Family<Goal, Gauge>,
+    goal_file_errors: Gauge,
+    goals_paused: Gauge,
     goal_evaluations: Family<GoalOutcome, Counter>,
     attempts: Family<RepairOutcome, Counter>,
     fileservers: Family<ByHealth, Gauge>,
@@ -71,6 +73,8 @@ impl Default for Metrics {
             goal_findings: Family::default(),
             goal_state: Family::default(),
             goal_file_error: Family::default(),
+            goal_file_errors: Gauge::default(),
+            goals_paused: Gauge::default(),
             goal_evaluations: Family::default(),
             attempts: Family::default(),
             fileservers: Family::default(),
@@ -91,6 +95,12 @@ impl Default for Metrics {
             "1 where the file on disk is not what runs",
             metrics.goal_file_error.clone(),
         );
+        registry.register(
+            "goal_file_errors",
+            "Goals whose file on disk is not what runs",
+            metrics.goal_file_errors.clone(),
+        );
+        registry.register("goals_paused", "Goals that a person paused", metrics.goals_paused.clone());
         registry.register(
             "goal_evaluations",
             "Evaluations that ended, by what they said",
@@ -127,6 +137,12 @@ impl Metrics {
             let labels = GoalInState { goal: goal.into(), state: one.to_string() };
             self.goal_state.get_or_create(&labels).set(i64::from(*one == state));
         }
+    }
+
+    /// Says how many goals have a bad file, and how many are paused.
+    pub fn goals(&self, file_errors: usize, paused: usize) {
+        self.goal_file_errors.set(i64::try_from(file_errors).unwrap_or(i64::MAX));
+        self.goals_paused.set(i64::try_from(paused).unwrap_or(i64::MAX));
     }
 
     /// Counts evaluations that ended.

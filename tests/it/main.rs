@@ -11,7 +11,9 @@
 
 mod death;
 mod edits;
+mod files;
 mod heal;
 mod refusals;
 mod split;
 mod support;
+mod trials;

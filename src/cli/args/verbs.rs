@@ -1,6 +1,5 @@
-//! Commands that have verbs of their own: parts, repositories, fileservers, goals.
+//! Commands that have verbs of their own: parts, repositories, fileservers.
 
-use super::checked_duration;
 use crate::model::fleet::ObjectFormat;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -180,62 +179,5 @@ pub enum FileserverVerb {
         /// Why and whether.
         #[command(flatten)]
         change: Change,
-    },
-}
-
-/// `trued goal`
-#[derive(Debug, Args)]
-pub struct GoalCommand {
-    /// What to do.
-    #[command(subcommand)]
-    pub verb: GoalVerb,
-}
-
-/// What to do with goals.
-#[derive(Debug, Subcommand)]
-pub enum GoalVerb {
-    /// List goals.
-    List,
-    /// Show one goal with its query.
-    Show {
-        /// Its name.
-        name: String,
-    },
-    /// Check goal files on the real engine; exit code 1 when one does not check.
-    Check {
-        /// The files.
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
-        /// Check on this database, without the API.
-        #[arg(long, value_name = "URL")]
-        database_url: Option<String>,
-    },
-    /// Show what a goal returns now; changes nothing. Exit code 3 when it returns rows.
-    Run {
-        /// Its name.
-        name: String,
-        /// At most so many rows.
-        #[arg(long, default_value_t = 100, value_name = "N")]
-        limit: usize,
-    },
-    /// Say that what a brake saw is right: its repairs start, until its cause is gone.
-    Approve {
-        /// The goal whose brakes hold.
-        #[arg(required_unless_present = "brake")]
-        name: Option<String>,
-        /// Another brake by its name, for example `offline` or `rack:r1`; `trued status` names those that hold.
-        #[arg(long, value_name = "NAME", conflicts_with = "name")]
-        brake: Option<String>,
-        /// Reason and dry run.
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Evaluate goals at once and wait for the result; none named: all.
-    Evaluate {
-        /// Their names.
-        names: Vec<String>,
-        /// Longest wait.
-        #[arg(long, default_value = "60s", value_parser = checked_duration, value_name = "DURATION")]
-        wait: String,
     },
 }

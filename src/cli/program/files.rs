@@ -4,8 +4,11 @@ use super::super::args::Global;
 use super::super::failure::Failure;
 use super::super::settings;
 use crate::config::{Config, Layers};
+use crate::database::Database;
 use crate::goal::library::{self, Entry, Library};
 use crate::goal::session::Source;
+use crate::goal::setting::{self, Setting};
+use crate::http;
 use crate::model::finding::Subject;
 use crate::repair::{self, Repairs};
 use crate::worker::Recheck;
@@ -96,6 +99,16 @@ impl Shared {
 pub struct Files {
     library: Library,
     shared: Shared,
+    over: Over,
+}
+
+/// What is set over goals' files.
+#[derive(Debug, Clone)]
+pub struct Over {
+    /// Where people set it.
+    pub db: Database,
+    /// What the configuration sets.
+    pub configured: Arc<Vec<Setting>>,
 }
 
 impl Files {
@@ -108,10 +121,12 @@ impl Files {
         source: Source,
         repairs: &Repairs,
         shared: Shared,
+        over: Over,
     ) -> anyhow::Result<Self> {
         let library = load(directory, source, repairs).await?;
-        shared.set(library.entries().cloned().collect());
-        Ok(Self { library, shared })
+        let files = Self { library, shared, over };
+        files.share().await;
+        Ok(files)
     }
 
     /// Looks again.
@@ -120,8 +135,25 @@ impl Files {
     /// When the directory cannot be read; then everything stays as it was.
     pub async fn look(&mut self) -> Result<(), String> {
         self.library.reload().await.map_err(|problem| problem.message)?;
-        self.shared.set(self.library.entries().cloned().collect());
+        self.share().await;
         Ok(())
+    }
+
+    /// Shares what runs, with what is set over it; when SQL is away, without what people set there.
+    async fn share(&self) {
+        let over = http::steering::over(&self.over.db, &self.over.configured).await;
+        let over = over.unwrap_or_else(|error| {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "what is set over goals could not be read"
+            );
+            self.over.configured.to_vec()
+        });
+        let entries = self.library.entries().cloned().map(|mut entry| {
+            entry.running = entry.running.map(|goal| Arc::new(setting::over(&goal, &over).0));
+            entry
+        });
+        self.shared.set(entries.collect());
     }
 }
 

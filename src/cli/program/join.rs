@@ -3,14 +3,15 @@
 use super::super::args::Global;
 use super::super::enrolment;
 use super::asking;
-use super::files::{self, Asking, Directories, Files, Shared, subjects};
+use super::files::{self, Asking, Directories, Files, Over, Shared, subjects};
 use crate::agent::layout::Layout;
-use crate::config::Config;
+use crate::config::{Config, GoalSetting};
 use crate::controller::{self, Controller, Pace};
 use crate::database::fleet::Fleet;
 use crate::database::{Database, parts};
 use crate::fleet::Agents;
 use crate::goal::session::Source;
+use crate::goal::setting::Setting;
 use crate::http::{self, Api, Hooks, Limited};
 use crate::model::chance::Chance;
 use crate::model::fleet::Fileserver;
@@ -33,6 +34,7 @@ pub struct Base {
     source: Source,
     repairs: Arc<Repairs>,
     goals: Shared,
+    configured: Arc<Vec<Setting>>,
     directories: Directories,
     files: Mutex<Option<Files>>,
     reminders: Reminders,
@@ -63,7 +65,10 @@ impl Base {
         let source = asking::source(&config, &db).await?;
         let repairs = Arc::new(directories.repairs()?);
         let goals = Shared::default();
-        let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone()).await?;
+        let configured = config.goals.settings.iter().cloned().map(setting).collect();
+        let configured: Arc<Vec<Setting>> = Arc::new(configured);
+        let over = Over { db: db.clone(), configured: Arc::clone(&configured) };
+        let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone(), over).await?;
         Ok(Self {
             config,
             db,
@@ -71,6 +76,7 @@ impl Base {
             source,
             repairs,
             goals,
+            configured,
             directories,
             files: Mutex::new(Some(files)),
             reminders: Reminders::in_process(),
@@ -174,6 +180,7 @@ impl Base {
             fill_limit: config.fleet.fill_limit,
             grace: length(config.fleet.grace),
             rack_grace: length(config.fleet.rack_grace),
+            configured: self.configured.to_vec(),
             pace: Pace { online: config.observe.period, timeout: config.observe.timeout, ..Pace::default() },
             audit_slice: config.audit.slice.into(),
             audit_period: config.audit.period,
@@ -211,6 +218,8 @@ impl Base {
                 repairs: Arc::clone(&self.repairs),
                 in_flight: self.config.dispatch.in_flight,
             },
+            remedies: Arc::clone(&self.repairs),
+            configured: Arc::clone(&self.configured),
             hooks: Hooks {
                 sign_import: Arc::new(sign),
                 evaluate: Arc::new(move |names: &[String]| {
@@ -247,6 +256,10 @@ impl Base {
             }
         });
     }
+}
+
+fn setting(one: GoalSetting) -> Setting {
+    Setting { goal: one.goal, name: one.name, value: one.value, origin: one.origin }
 }
 
 fn path_of(root: Option<&str>, id: RepositoryId) -> String {

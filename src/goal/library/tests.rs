@@ -123,9 +123,69 @@ async fn the_last_good_version_stays_until_a_better_one_or_none_is_there() {
     assert!(library.reload().await.unwrap());
     assert_eq!(library.get("one").unwrap().error, None);
     assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "Better.");
+}
+
+/// Removing a goal closes its findings: a slip, or half of an edit, must not.
+#[tokio::test]
+async fn a_goal_whose_file_is_gone_runs_on_for_a_while_and_says_so() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    place.put("bad.sql", "nonsense");
+    let mut library = place.load().await;
     std::fs::remove_file(place.goals().join("one.sql")).unwrap();
+    std::fs::remove_file(place.goals().join("bad.sql")).unwrap();
+    assert!(library.reload().await.unwrap());
+    assert!(
+        error(&library, "one")
+            .contains("one.sql: the file is gone; the goal itself goes 10 minutes after it")
+    );
+    assert_eq!(library.running().count(), 1);
+    assert!(library.get("bad").is_none(), "what never ran goes at once");
+    assert!(!library.reload().await.unwrap(), "said once");
+    place.put("one.sql", GOOD);
+    assert!(library.reload().await.unwrap());
+    assert_eq!(library.get("one").unwrap().error, None);
+    std::fs::remove_file(place.goals().join("one.sql")).unwrap();
+    library.reload().await.unwrap();
+    library.gone_after = Duration::ZERO;
     assert!(library.reload().await.unwrap());
     assert!(library.get("one").is_none());
+}
+
+#[tokio::test]
+async fn a_renamed_file_and_a_swapped_link_keep_the_last_good_version() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    let mut library = place.load().await;
+    std::fs::rename(place.goals().join("one.sql"), place.goals().join("other.sql")).unwrap();
+    library.reload().await.unwrap();
+    assert!(error(&library, "one").contains("the file is gone"));
+    assert!(error(&library, "other").contains("must have the name of its file"));
+    assert_eq!(library.running().count(), 1);
+    std::fs::remove_file(place.goals().join("other.sql")).unwrap();
+    // As those do it that swap a link to a directory of a whole configuration.
+    let (first, second) = (place.dir.path().join("first.sql"), place.dir.path().join("second.sql"));
+    std::fs::write(&first, GOOD.replace("One.", "First.")).unwrap();
+    std::fs::write(&second, GOOD.replace("id AS", "ident AS")).unwrap();
+    let link = place.goals().join("one.sql");
+    let swap = |target: &Path| {
+        let fresh = place.goals().join(".one.new");
+        std::os::unix::fs::symlink(target, &fresh).unwrap();
+        std::fs::rename(&fresh, &link).unwrap();
+    };
+    swap(&first);
+    library.reload().await.unwrap();
+    assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "First.");
+    for (target, said) in
+        [(second.as_path(), "no such column: ident"), (Path::new("nowhere.sql"), "No such file")]
+    {
+        swap(target);
+        assert!(library.reload().await.unwrap());
+        assert!(error(&library, "one").contains(said), "{}", error(&library, "one"));
+        assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "First.");
+    }
+    place.put("one.sql~", "nonsense");
+    assert!(!library.reload().await.unwrap(), "an editor's backup is no goal");
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ use sqlx::{
 };
 use std::sync::{Mutex, PoisonError};
 
+pub mod plan;
+
 /// Bytes of one row; a row is a summary for people.
 const MAX_ROW: usize = 64 * 1024;
 const CANCELLED: &str = "57014";

@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 
 mod seal;
 
+pub mod plan;
+
 /// Steps of SQLite's machine between two looks at the deadline: well below a millisecond.
 const STEPS: i32 = 2_000;
 /// Occurrences of a word that are tried to find a syntax error's place.

@@ -1,0 +1,165 @@
+//! `trued goal test`: the cases of goals' fixtures, on databases of their own that are gone afterwards.
+//!
+//! Every goal must have a case that is met and one that is unmet: a goal that was never seen to find anything, or
+//! never seen to be quiet, is not known to work.
+
+use super::super::args::{Global, Output};
+use super::super::failure::{Exit, Failure};
+use super::super::{output, program, settings};
+use super::check;
+use crate::database::scratch;
+use crate::goal::fixture::{self, Fixture, Scratch};
+use crate::goal::library;
+use crate::goal::session::Source;
+use crate::goal::{Engine, file};
+use anyhow::Context as _;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// How one case went.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    goal: String,
+    engine: &'static str,
+    /// None: the goal or its fixture as a whole.
+    case: Option<String>,
+    passed: bool,
+    /// Expected (`-`) against returned (`+`), or what is wrong.
+    diff: Option<String>,
+}
+
+/// Runs fixtures.
+///
+/// # Errors
+/// When there is no such goal, or a database cannot be made.
+pub async fn run(global: &Global, goals: &[String], postgres: Option<&str>) -> anyhow::Result<Exit> {
+    let files = files(global, goals)?;
+    let mut outcomes = Vec::new();
+    let sqlite = scratch::Scratch::sqlite().await?;
+    on(global, &sqlite, &files, &mut outcomes).await?;
+    sqlite.close().await;
+    if let Some(url) = postgres.filter(|url| !url.is_empty()) {
+        let server = scratch::Scratch::postgres(url).await?;
+        on(global, &server, &files, &mut outcomes).await?;
+        server.close().await;
+    }
+    let failed = outcomes.iter().filter(|one| !one.passed).count();
+    match global.output {
+        Output::Json => {
+            output::answer(global.output, &serde_json::json!({ "results": outcomes }), String::new)?;
+        }
+        Output::Table => outcomes.iter().for_each(|one| output::line(&shown(one))),
+    }
+    eprintln!("{} passed, {failed} failed", outcomes.len() - failed);
+    Ok(if failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+fn shown(one: &Outcome) -> String {
+    let word = if one.passed { "ok    " } else { "FAILED" };
+    let case = one.case.as_ref().map_or(String::new(), |case| format!(": {case}"));
+    let diff = one.diff.as_ref().map_or(String::new(), |diff| format!("\n  {}", diff.replace('\n', "\n  ")));
+    format!("{word} {} on {}{case}{diff}", one.goal, one.engine)
+}
+
+/// The goal files that are meant, by path.
+fn files(global: &Global, goals: &[String]) -> anyhow::Result<Vec<PathBuf>> {
+    let (layers, config) = settings::with_flags(global, &[])?;
+    let own = global.data.join("goals");
+    let named = program::files::directory(&layers, &config).goals;
+    let directory = if layers.is_default("goals.directory") && own.is_dir() { own } else { named };
+    if goals.is_empty() {
+        let mut all: Vec<_> = std::fs::read_dir(&directory)
+            .map_err(|error| Failure::usage(format!("goals directory {}: {error}", directory.display())))?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.is_file() && library::is_goal_file(path))
+            .collect();
+        all.sort();
+        return Ok(all);
+    }
+    goals.iter().map(|goal| found(&directory, goal)).collect()
+}
+
+fn found(directory: &Path, goal: &str) -> anyhow::Result<PathBuf> {
+    let path = if goal.contains('/') || Path::new(goal).extension().is_some_and(|kind| kind == "sql") {
+        PathBuf::from(goal)
+    } else {
+        let variants =
+            ["sql", "sqlite.sql", "postgres.sql"].map(|end| directory.join(format!("{goal}.{end}")));
+        let [common, ..] = &variants;
+        variants.iter().find(|path| path.is_file()).unwrap_or(common).clone()
+    };
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(Failure::usage(format!("there is no goal file {}", path.display()))
+        .hint("name a goal of the directory that goals.directory names, or a file")
+        .into())
+}
+
+async fn on(
+    global: &Global,
+    scratch: &scratch::Scratch,
+    files: &[PathBuf],
+    outcomes: &mut Vec<Outcome>,
+) -> anyhow::Result<()> {
+    let source = Source::new(scratch.url()).map_err(|problem| anyhow::anyhow!(problem.message))?;
+    let mut writer = Scratch::connect(scratch.url()).await.context("connecting to a scratch database")?;
+    let repairs = program::files::subjects(&program::files::repairs(global)?);
+    for path in files.iter().filter(|path| is_for(path, source.engine())) {
+        let name = file::stem(path).map_or_else(String::new, |(name, _)| name.to_owned());
+        let outcome = |case: Option<&str>, diff: Option<String>| Outcome {
+            goal: name.clone(),
+            engine: source.engine().as_str(),
+            case: case.map(ToOwned::to_owned),
+            passed: diff.is_none(),
+            diff,
+        };
+        let text = check::read(path)?;
+        let goal = match library::check(path, &text, &source, &repairs).await {
+            Ok(goal) => goal,
+            Err(problem) => {
+                outcomes.push(outcome(None, Some(problem.message)));
+                continue;
+            }
+        };
+        let fixture = match fixture_of(path, &name) {
+            Ok(fixture) => fixture,
+            Err(why) => {
+                outcomes.push(outcome(None, Some(why)));
+                continue;
+            }
+        };
+        for case in &fixture.case {
+            let diff = match fixture::run(&mut writer, &source, &goal, case).await {
+                Ok(diff) => diff,
+                Err(error) => Some(super::super::failure::sentence(&error.into())),
+            };
+            outcomes.push(outcome(Some(&case.name), diff));
+        }
+    }
+    Ok(())
+}
+
+/// A common text is for both engines, unless it has a variant that takes its place.
+fn is_for(path: &Path, engine: Engine) -> bool {
+    match file::stem(path) {
+        Some((_, Some(only))) => only == engine,
+        Some((name, None)) => !path.with_file_name(format!("{name}.{}.sql", engine.as_str())).is_file(),
+        None => false,
+    }
+}
+
+fn fixture_of(path: &Path, name: &str) -> Result<Fixture, String> {
+    let place = path.with_file_name("tests").join(format!("{name}.toml"));
+    let text = std::fs::read_to_string(&place).map_err(|error| {
+        format!("{}: {error}; a goal has a case that is met and one that is unmet", place.display())
+    })?;
+    let fixture = Fixture::parse(&place, &text).map_err(|error| error.to_string())?;
+    let met = fixture.case.iter().any(|case| case.expect.is_empty());
+    let unmet = fixture.case.iter().any(|case| !case.expect.is_empty());
+    match (met, unmet) {
+        (true, true) => Ok(fixture),
+        (false, _) => Err(format!("{}: no case is met (expect = [])", place.display())),
+        (_, false) => Err(format!("{}: no case is unmet (expect some subject)", place.display())),
+    }
+}

@@ -1,0 +1,143 @@
+//! Settings over a goal's file: per environment in the configuration, and at run time in SQL.
+//!
+//! The file says what the goal is; a setting says how it goes here: its mode, schedule, brake, and the values of
+//! parameters that it has. The order is file, configuration, SQL. A setting that does not fit the file any more
+//! changes nothing and is told. Where settings are kept is not known here.
+
+use super::Goal;
+use super::file::Brake;
+use super::text::did_you_mean;
+use super::value::Value;
+use crate::model::goal::Mode;
+use std::str::FromStr;
+
+/// What may be set; `param.<name>` beside.
+pub const NAMES: [&str; 3] = ["mode", "schedule", "brake"];
+
+/// One value over a goal's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The goal.
+    pub goal: String,
+    /// `mode`, `schedule`, `brake` or `param.<name>`.
+    pub name: String,
+    /// As text.
+    pub value: String,
+    /// Where it came from, for people.
+    pub origin: String,
+}
+
+/// A goal with the settings over it, and what did not fit.
+#[must_use]
+pub fn over(goal: &Goal, settings: &[Setting]) -> (Goal, Vec<String>) {
+    let (mut set, mut errors) = (goal.clone(), Vec::new());
+    for one in settings.iter().filter(|one| one.goal == goal.name) {
+        if let Err(why) = put(&mut set, &one.name, &one.value) {
+            errors.push(format!("{} ({}): {why}", one.name, one.origin));
+        }
+    }
+    (set, errors)
+}
+
+/// Sets one value.
+///
+/// # Errors
+/// When there is no such setting, or the value is none of its kind.
+pub fn put(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "mode" => {
+            goal.mode = Mode::from_str(value).map_err(|_| format!("\"{value}\" is not repair or observe"))?;
+        }
+        "schedule" => goal.schedule = Some(schedule(value)?),
+        "brake" => {
+            goal.brake = Brake::parse(value)
+                .ok_or_else(|| format!("\"{value}\" is not a count, a share such as 20%, both, or none"))?;
+        }
+        _ => return param(goal, name, value),
+    }
+    Ok(())
+}
+
+fn schedule(value: &str) -> Result<cron::Schedule, String> {
+    cron::Schedule::from_str(value).map_err(|error| {
+        let five = value.split_whitespace().count() == 5;
+        let why = if five {
+            "five fields lack the seconds, which come first".to_owned()
+        } else {
+            error.to_string()
+        };
+        format!("\"{value}\" is not cron with seconds, UTC, such as `0 */2 * * * *`; {why}")
+    })
+}
+
+fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
+    let Some(param) = name.strip_prefix("param.") else {
+        return Err(format!(
+            "\"{name}\" cannot be set{}; mode, schedule, brake and param.NAME can",
+            did_you_mean(name, NAMES)
+        ));
+    };
+    let new = Value::parse(value)?;
+    let Some(old) = goal.params.get_mut(param) else {
+        let near = did_you_mean(param, goal.params.keys().map(String::as_str));
+        let known = goal.params.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return Err(format!("it has no parameter \"{param}\"{near} (parameters: {known})"));
+    };
+    if std::mem::discriminant(old) != std::mem::discriminant(&new) {
+        return Err(format!("\"{value}\" is not of the kind that param {param} has in the file"));
+    }
+    *old = new;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goal::Engine;
+    use std::path::Path;
+
+    fn goal() -> Goal {
+        let text = "-- goal: x\n-- summary: X.\n-- subject: key\n-- repair: mend\n-- param: age = 7d\n--\nSELECT 'a' AS key WHERE :age > 0\n";
+        Goal::parse(Path::new("x.sql"), text, Engine::Sqlite).unwrap()
+    }
+
+    fn setting(name: &str, value: &str) -> Setting {
+        Setting { goal: "x".into(), name: name.into(), value: value.into(), origin: "trued.toml:3".into() }
+    }
+
+    #[test]
+    fn the_last_setting_wins_and_the_file_stays_as_it_is() {
+        let file = goal();
+        let settings = [
+            setting("mode", "observe"),
+            setting("brake", "5, 1%"),
+            setting("param.age", "1d"),
+            setting("param.age", "2d"),
+            setting("schedule", "0 0 3 * * *"),
+            Setting { goal: "y".into(), ..setting("mode", "repair") },
+        ];
+        let (set, errors) = over(&file, &settings);
+        assert_eq!(errors, Vec::<String>::new());
+        assert_eq!((set.mode, set.params["age"].clone()), (Mode::Observe, Value::Integer(2 * 86_400_000)));
+        assert_eq!(set.brake, Brake::Above { count: Some(5), share: Some(0.01) });
+        assert!(set.schedule.is_some() && file.schedule.is_none());
+        assert_eq!(set.digest, file.digest);
+    }
+
+    #[test]
+    fn what_does_not_fit_changes_nothing_and_is_told() {
+        let wrong = [
+            ("mode", "sleep", "not repair or observe"),
+            ("schedule", "* * * * *", "seconds, which come first"),
+            ("brake", "much", "a count, a share"),
+            ("param.aeg", "1d", "did you mean \"age\"?"),
+            ("param.age", "soon", "not of the kind"),
+            ("mod", "observe", "did you mean \"mode\"?"),
+        ];
+        for (name, value, said) in wrong {
+            let (set, errors) = over(&goal(), &[setting(name, value)]);
+            assert_eq!(set, goal(), "{name}");
+            assert!(errors[0].contains(said) && errors[0].contains("trued.toml:3"), "{errors:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Trying a change of a goal through the API, and believing one that looks at nothing, on both engines.
+
+use super::{Fixture, fixture_on};
+use crate::database::goals::Declared;
+use crate::database::scratch::Scratch;
+use crate::database::{goals, repositories};
+use crate::goal::library::Entry;
+use crate::goal::{Engine, Goal};
+use crate::model::goal::SubjectKind;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+const RUNNING: &str = "\
+-- goal:       copies-are-many
+-- summary:    Every repository asks for enough copies.
+-- subject:    repository
+-- repair:     re-replicate
+-- brake:      1
+-- population: repositories
+--
+-- An example.
+SELECT id AS repository_id, 'few' AS reason FROM repositories WHERE wanted < 3
+";
+
+async fn fixtures() -> Vec<Fixture> {
+    let mut all = vec![fixture_on(Scratch::sqlite().await.unwrap())];
+    if let Ok(url) = std::env::var("TRUED_TEST_POSTGRES_URL") {
+        all.push(fixture_on(Scratch::postgres(&url).await.unwrap()));
+    }
+    all
+}
+
+fn parsed(fixture: &Fixture) -> Goal {
+    let engine: Engine = fixture.api.source.engine();
+    Goal::parse(Path::new("goals/copies-are-many.sql"), RUNNING, engine).unwrap()
+}
+
+/// Four repositories of ten bytes that want 2, 3, 3 and 4 copies, and the goal that runs.
+async fn fleet(fixture: &mut Fixture) {
+    fixture.fleet(4).await;
+    for (name, wanted) in [("a", 2), ("b", 3), ("c", 3), ("d", 4)] {
+        let plan = fixture.plan(name).await;
+        let finish = format!("/api/v1/imports/{}/finish", plan.id);
+        fixture.ask("POST", &finish, Some(Fixture::receipts(&plan, &[7, 7, 7]))).await;
+        repositories::set_wanted(&fixture.api.db, plan.id, wanted).await.unwrap();
+    }
+    let running = Arc::new(parsed(fixture));
+    fixture.api.repairs = Arc::new([("re-replicate".to_owned(), SubjectKind::Repository)].into());
+    fixture.api.hooks.goals = Arc::new(move || {
+        vec![Entry { name: running.name.clone(), running: Some(Arc::clone(&running)), error: None }]
+    });
+}
+
+fn edited(text: &str) -> Value {
+    json!({ "path": "edit/copies-are-many.sql", "text": text })
+}
+
+#[tokio::test]
+async fn a_difference_says_what_would_start_move_and_be_held() {
+    for mut fixture in fixtures().await {
+        fleet(&mut fixture).await;
+        let ask = edited(&RUNNING.replace("wanted < 3", "wanted = 3"));
+        let (status, diff) = fixture.ask("POST", "/api/v1/goals/diff", Some(ask)).await;
+        assert_eq!(status, StatusCode::OK, "{diff}");
+        assert_eq!((&diff["before"], &diff["after"]), (&json!(1), &json!(2)));
+        assert_eq!((&diff["added"], &diff["removed"], &diff["changed"]), (&json!(2), &json!(1), &json!(0)));
+        let name = |row: &Value| {
+            let subject = format!("repository:{}", row["subject"]["repository"]);
+            format!("{} {}", row["sign"].as_str().unwrap(), diff["names"][subject].as_str().unwrap())
+        };
+        let rows: Vec<_> = diff["rows"].as_array().unwrap().iter().map(name).collect();
+        assert_eq!(rows, ["- a", "+ b", "+ c"]);
+        assert_eq!((&diff["attempts"], &diff["bytes"]), (&json!(2), &json!(20)), "{diff}");
+        assert!(diff["held"][0].as_str().unwrap().contains("goal:copies-are-many"), "{diff}");
+        // Nothing was written: no finding, no evaluation.
+        assert!(goals::states(&fixture.api.db).await.unwrap().is_empty());
+        fixture.scratch.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_edit_in_observe_mode_starts_nothing_and_a_bad_one_is_an_answer() {
+    for mut fixture in fixtures().await {
+        fleet(&mut fixture).await;
+        let text = RUNNING.replace("-- brake:      1", "-- mode:       observe").replace("< 3", "< 5");
+        let (_, diff) = fixture.ask("POST", "/api/v1/goals/diff", Some(edited(&text))).await;
+        assert_eq!((&diff["added"], &diff["attempts"], &diff["bytes"]), (&json!(3), &json!(0), &json!(0)));
+        assert_eq!((&diff["repair"], &diff["held"]), (&Value::Null, &json!([])), "{diff}");
+        let bad = edited(&RUNNING.replace("FROM repositories", "FROM repository"));
+        let (status, diff) = fixture.ask("POST", "/api/v1/goals/diff", Some(bad)).await;
+        let problem = diff["problem"].as_str().unwrap_or_default();
+        assert_eq!(status, StatusCode::OK);
+        assert!(
+            problem.starts_with("edit/copies-are-many.sql:9:") && problem.contains("did you mean"),
+            "{diff}"
+        );
+        assert_eq!(problem.contains("42P01"), fixture.api.source.engine() == Engine::Postgres, "{problem}");
+        fixture.scratch.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_run_shows_repositories_by_their_names() {
+    for mut fixture in fixtures().await {
+        fleet(&mut fixture).await;
+        let (_, run) = fixture.ask("GET", "/api/v1/goals/copies-are-many/run", None).await;
+        assert_eq!((&run["names"]["repository:1"], &run["total"]), (&json!("a"), &json!(1)), "{run}");
+        let (_, plan) = fixture.ask("GET", "/api/v1/goals/copies-are-many/explain", None).await;
+        assert!(!plan["lines"].as_array().unwrap().is_empty(), "{plan}");
+        fixture.scratch.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_goal_that_rightly_looks_at_nothing_is_approved_and_asked_again() {
+    for fixture in fixtures().await {
+        let db = &fixture.api.db;
+        let declared = Declared { goal: "all-well".into(), digest: Some("d".into()), file_error: None };
+        goals::declare(db, &[declared]).await.unwrap();
+        goals::record_population(db, "all-well", Some(5)).await.unwrap();
+        let approve = |dry_run| json!({ "goal": "all-well", "reason": "moved away", "dry_run": dry_run });
+        let path = "/api/v1/brakes/approve";
+        let (status, _) = fixture.ask("POST", path, Some(approve(false))).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "nothing holds, and it is not dead");
+        goals::record_failure(db, "all-well", 1, 1, "GOAL_DEAD: it looked at nothing").await.unwrap();
+        let (_, dry) = fixture.ask("POST", path, Some(approve(true))).await;
+        assert_eq!(dry["changed"], false);
+        assert_eq!(goals::population(db, "all-well").await.unwrap(), Some(5));
+        let (status, changed) = fixture.ask("POST", path, Some(approve(false))).await;
+        assert_eq!((status, &changed["changed"]), (StatusCode::OK, &json!(true)), "{changed}");
+        assert_eq!(goals::population(db, "all-well").await.unwrap(), None);
+        assert_eq!(*fixture.nudged.lock().unwrap(), ["all-well"]);
+        fixture.scratch.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_setting_is_checked_against_the_file_and_told_with_who_and_why() {
+    for mut fixture in fixtures().await {
+        fleet(&mut fixture).await;
+        let declared =
+            Declared { goal: "copies-are-many".into(), digest: Some("d".into()), file_error: None };
+        goals::declare(&fixture.api.db, &[declared]).await.unwrap();
+        let path = "/api/v1/goals/copies-are-many/settings";
+        let wrong = json!({ "set": [["param.age", "3d"]], "reason": "look first" });
+        assert_eq!(fixture.ask("PUT", path, Some(wrong)).await.0, StatusCode::BAD_REQUEST);
+        let set = json!({ "set": [["mode", "observe"]], "reason": "look first" });
+        let (status, changed) = fixture.ask("PUT", path, Some(set)).await;
+        assert_eq!((status, &changed["changed"]), (StatusCode::OK, &json!(true)), "{changed}");
+        let (_, shown) = fixture.ask("GET", "/api/v1/goals/copies-are-many", None).await;
+        let one = &shown["settings"][0];
+        assert_eq!((&one["name"], &one["value"]), (&json!("mode"), &json!("observe")));
+        assert!(one["origin"].as_str().unwrap().ends_with(": look first"), "{shown}");
+        // What is set also counts for a difference.
+        let ask = edited(&RUNNING.replace("wanted < 3", "wanted = 3"));
+        let (_, diff) = fixture.ask("POST", "/api/v1/goals/diff", Some(ask)).await;
+        assert_eq!((&diff["added"], &diff["attempts"]), (&json!(2), &json!(0)), "{diff}");
+        let unset = json!({ "unset": ["mode"], "reason": "seen" });
+        assert_eq!(fixture.ask("PUT", path, Some(unset.clone())).await.0, StatusCode::OK);
+        assert_eq!(fixture.ask("PUT", path, Some(unset)).await.0, StatusCode::BAD_REQUEST);
+        fixture.scratch.close().await;
+    }
+}
