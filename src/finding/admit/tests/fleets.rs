@@ -55,6 +55,8 @@ struct Sim {
     under: Vec<Under>,
     starts: Vec<(u32, String)>,
     ids: i64,
+    /// Copies are moved away from it.
+    crowded: FileserverId,
 }
 
 impl Sim {
@@ -80,7 +82,20 @@ impl Sim {
         });
         let fleet_in_flight = limit(&mut dice, 6);
         let (open, under, starts) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { seed, dice, tick: 0, now: 0, fleet, repairs, fleet_in_flight, open, under, starts, ids: 0 }
+        Self {
+            seed,
+            dice,
+            tick: 0,
+            now: 0,
+            fleet,
+            repairs,
+            fleet_in_flight,
+            open,
+            under,
+            starts,
+            ids: 0,
+            crowded: FileserverId(1),
+        }
     }
 
     fn says(&self, what: &str) -> String {
@@ -161,7 +176,7 @@ impl Sim {
         self.under = under;
         for Under { attempt, .. } in ended {
             let fails = self.tick < FAULTY && self.dice.one_in(5);
-            if fails || !self.perform(&attempt.plan) {
+            if fails || !self.perform(&attempt) {
                 self.again(&attempt, 1);
             } else if let Some(finding) = self.open.get_mut(&(attempt.goal.clone(), attempt.subject.clone()))
             {
@@ -183,7 +198,8 @@ impl Sim {
     }
 
     /// Does a step as a worker would; `false`: its plan is no longer true.
-    fn perform(&mut self, plan: &Plan) -> bool {
+    fn perform(&mut self, attempt: &Attempt) -> bool {
+        let plan = &attempt.plan;
         let up = |id: &FileserverId| self.fleet.fileservers[id].health == Health::Online;
         let (Some(repository), Some(here)) = (plan.repository_id, plan.destination_id) else { return false };
         let there = [Some(here), plan.source_id].into_iter().flatten().all(|id| up(&id));
@@ -193,14 +209,14 @@ impl Sim {
             return false;
         }
         let (before, wanted) = (verified(view), view.repository.wanted as usize);
-        effect(plan.step, view, here);
+        effect(plan.step, view, here, attempt.subject.fileserver());
         let after = verified(view);
         let said = format!(
             "seed {}: {} left {after} of {before} verified copies, {wanted} wanted",
             self.seed, plan.step
         );
         assert!(after >= before.min(wanted), "{said}");
-        if plan.step == Step::Replicate {
+        if plan.step.begins_copy() {
             let bytes = view.repository.bytes;
             let one = self.fleet.fileservers.get_mut(&here).unwrap();
             (one.disk_used, one.disk_free) = (one.disk_used + bytes, one.disk_free - bytes);
@@ -224,6 +240,11 @@ impl Sim {
             }
             for one in view.replicas.iter().filter(|one| one.in_sync && one.verified_at.is_none()) {
                 returned.push((Step::Verify, Subject::Replica(*id, one.fileserver_id), false));
+            }
+            for one in view.replicas.iter().filter(|one| one.in_sync && one.fileserver_id == self.crowded) {
+                if one.state == ReplicaState::Live {
+                    returned.push((Step::Move, Subject::Replica(*id, one.fileserver_id), false));
+                }
             }
         }
         let mut open = BTreeMap::new();
@@ -344,7 +365,7 @@ impl Sim {
 }
 
 /// What a step does to a repository, in a word.
-fn effect(step: Step, view: &mut RepositoryView, here: FileserverId) {
+fn effect(step: Step, view: &mut RepositoryView, here: FileserverId, subject: Option<FileserverId>) {
     match step {
         Step::Resync => {
             if let Some(one) = view.replicas.iter_mut().find(|one| one.fileserver_id == here) {
@@ -352,6 +373,12 @@ fn effect(step: Step, view: &mut RepositoryView, here: FileserverId) {
             }
         }
         Step::Replicate => view.replicas.push(replica(view.repository.id.0, here.0)),
+        Step::Move => {
+            view.replicas.push(replica(view.repository.id.0, here.0));
+            if let Some(one) = view.replicas.iter_mut().find(|one| Some(one.fileserver_id) == subject) {
+                one.state = ReplicaState::Leaving;
+            }
+        }
         Step::Verify => {
             if let Some(one) = view.replicas.iter_mut().find(|one| one.fileserver_id == here) {
                 one.verified_at = Some(1);
