@@ -9,8 +9,10 @@ pub mod layout;
 pub mod store;
 
 mod admission;
+mod bandwidth;
 mod durable;
 mod epochs;
+mod holds;
 mod inventory;
 mod leftovers;
 mod long;
@@ -29,6 +31,7 @@ use crate::model::Millis;
 use crate::model::grant::{Enrolment, Role};
 use crate::shutdown::Shutdown;
 use admission::Admission;
+use bandwidth::Bandwidth;
 use epochs::Epochs;
 use git::Git;
 use inventory::sweep::Sweeper;
@@ -70,6 +73,8 @@ pub struct Options {
     pub listen: Listen,
     /// Bytes that its repositories may use. Default: none, what the disk has.
     pub capacity: Option<i64>,
+    /// Bytes per second that all copies share, in and out. Default 0: no bound.
+    pub bytes_per_second: i64,
     /// How often every repository is looked at. Default: [`SweepSettings::default`].
     pub sweep: SweepSettings,
     /// Copies, imports and verifications at a time; more wait ten seconds and are then refused as busy.
@@ -90,6 +95,7 @@ impl Options {
             root: root.into(),
             listen,
             capacity: None,
+            bytes_per_second: 0,
             sweep: SweepSettings::default(),
             copies: 32,
             checks: 16,
@@ -177,8 +183,9 @@ pub async fn run(
     let git = Git::find(layout.root()).map_err(|error| AgentError::GitTooOld(format!("{error:#}")))?;
     clear_leftovers(&layout)?;
     let parts = Parts::load(&layout, &options.enrolment).map_err(AgentError::io("reading parts.json"))?;
-    let store = Store::new(layout.clone(), git, &options.enrolment, options.capacity)
+    let mut store = Store::new(layout.clone(), git, &options.enrolment, options.capacity)
         .map_err(AgentError::Enrolment)?;
+    store.bandwidth = Arc::new(Bandwidth::new(options.bytes_per_second));
     let tasks = Shutdown::new();
     let agent = Arc::new(Agent {
         admission: Admission::new(store.fleet.clone(), store.fileserver.clone(), parts),
@@ -214,6 +221,7 @@ async fn watch(agent: &Arc<Agent>, owner: root::Owner, settings: SweepSettings) 
     });
     monitor.look(store).await;
     tasks.spawn(sweeper.run(tasks.token()));
+    tasks.spawn(leftovers::keep(store.layout.clone(), Arc::clone(&agent.epochs), tasks.token()));
     tasks.spawn(Arc::clone(monitor).watch(Arc::clone(store), tasks.token()));
     tasks.spawn(Arc::clone(monitor).test(Arc::clone(store), tasks.token()));
 }

@@ -7,11 +7,14 @@ pub mod args;
 pub mod attempts;
 pub mod backlog;
 pub mod client;
+pub mod confirm;
+pub mod drain;
 pub mod enrolment;
 pub mod failure;
 pub mod fileserver;
 pub mod goal;
 pub mod import;
+pub mod inventory;
 pub mod limits;
 pub mod migrate;
 pub mod output;
@@ -81,6 +84,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Worker(worker) => program::worker(&global, worker).await,
         Command::Agent(agent) => program::agent(&global, agent).await,
         Command::Migrate(ask) => migrate::run(&global, ask).await,
+        Command::Inventory(ask) => inventory::run(&global, ask).await,
         Command::Part(ask) => part::run(&global, ask).await,
         Command::Repo(ask) => repo::run(&global, ask).await,
         Command::Fileserver(ask) => fileserver::run(&global, ask).await,

@@ -26,6 +26,7 @@ pub mod brakes;
 mod braking;
 pub mod detector;
 mod dispatch;
+mod drains;
 mod evaluate;
 mod evaluation;
 mod goals;
@@ -174,6 +175,7 @@ impl Controller {
         tasks.spawn(dispatch::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(observe::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(prune::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(drains::run(Arc::clone(&shared), stop.clone()));
         stop.cancelled().await;
         if !tasks.finish(Duration::from_secs(5)).await {
             tracing::warn!("a loop of the controller did not end in time and is left");

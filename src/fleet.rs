@@ -12,11 +12,13 @@ pub use import::Importer;
 
 use crate::clock;
 use crate::model::Millis;
+use crate::model::contents::{ContentsPage, EpochsAnswer};
 use crate::model::grant::{Action, End, Enrolment, Grant};
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    ChecksumAnswer, ChecksumRequest, CopyAnswer, InventoryPage, PartsList, Progress, QuarantineAnswer,
-    QuarantineRequest, Refusal, ReplicateRequest, ResyncRequest, Status, VerifyAnswer,
+    ChecksumAnswer, ChecksumRequest, CopyAnswer, Identity, InventoryPage, PartsList, Progress,
+    QuarantineAnswer, QuarantineRequest, Refusal, RepackAnswer, ReplicateRequest, ResyncRequest, Status,
+    VerifyAnswer,
 };
 use anyhow::Context as _;
 use call::Call;
@@ -104,7 +106,7 @@ impl Wish<'_> {
 pub struct Watch {
     /// Ends the call, and with it the work at the agent.
     pub cancel: CancellationToken,
-    /// Longest silence.
+    /// Longest silence once it has begun to answer.
     pub quiet: Duration,
     /// Told of each progress line; only the last matters.
     pub progress: tokio::sync::watch::Sender<Option<Progress>>,
@@ -190,6 +192,84 @@ impl Agents {
             Wish { epoch: Some(epoch), holds_for: LONG_GRANT, ..Wish::about(Action::Verify, Some(id)) };
         let path = format!("/v1/repositories/{id}/verify");
         self.call(to, &self.sign(to, &wish), Method::POST, &path).json(ask).watched(watch).await
+    }
+
+    /// The parts that the agent believes.
+    ///
+    /// # Errors
+    /// As [`CallError`].
+    pub async fn parts(&self, to: &End) -> Result<PartsList, CallError> {
+        let grant = self.sign(to, &Wish::about(Action::Observe, None));
+        self.call(to, &grant, Method::GET, "/v1/parts").answer(SHORT).await
+    }
+
+    /// One page of all that its disk holds.
+    ///
+    /// # Errors
+    /// As [`CallError`].
+    pub async fn contents(
+        &self,
+        to: &End,
+        after: RepositoryId,
+        limit: i64,
+    ) -> Result<ContentsPage, CallError> {
+        let grant = self.sign(to, &Wish::about(Action::Observe, None));
+        let path = format!("/v1/contents?after={after}&limit={limit}");
+        self.call(to, &grant, Method::GET, &path).answer(MEASURING).await
+    }
+
+    /// The epochs that it has seen of a repository.
+    ///
+    /// # Errors
+    /// As [`CallError`].
+    pub async fn epochs(&self, to: &End, id: RepositoryId) -> Result<EpochsAnswer, CallError> {
+        let grant = self.sign(to, &Wish::about(Action::Verify, Some(id)));
+        self.call(to, &grant, Method::GET, &format!("/v1/repositories/{id}/epochs")).answer(SHORT).await
+    }
+
+    /// Writes down anew what a copy is.
+    ///
+    /// # Errors
+    /// As [`CallError`].
+    pub async fn identify(&self, to: &End, epoch: i64, identity: &Identity) -> Result<(), CallError> {
+        let id = identity.repository;
+        let wish = Wish { epoch: Some(epoch), ..Wish::about(Action::Repair, Some(id)) };
+        let path = format!("/v1/repositories/{id}/identity");
+        self.call(to, &self.sign(to, &wish), Method::PUT, &path).json(identity).done(SHORT).await
+    }
+
+    /// Checks every object of a copy, politely: it may take hours.
+    ///
+    /// # Errors
+    /// As [`CallError`].
+    pub async fn scrub(
+        &self,
+        to: &End,
+        id: RepositoryId,
+        epoch: i64,
+        ask: &ChecksumRequest,
+        watch: &Watch,
+    ) -> Result<VerifyAnswer, CallError> {
+        let wish =
+            Wish { epoch: Some(epoch), holds_for: LONG_GRANT, ..Wish::about(Action::Verify, Some(id)) };
+        let path = format!("/v1/repositories/{id}/scrub");
+        self.call(to, &self.sign(to, &wish), Method::POST, &path).json(ask).watched(watch).await
+    }
+
+    /// Packs a copy anew.
+    ///
+    /// # Errors
+    /// As [`CallError`].
+    pub async fn repack(
+        &self,
+        to: &End,
+        id: RepositoryId,
+        epoch: i64,
+        watch: &Watch,
+    ) -> Result<RepackAnswer, CallError> {
+        let wish = Wish { epoch: Some(epoch), ..Wish::about(Action::Repair, Some(id)) };
+        let path = format!("/v1/repositories/{id}/repack");
+        self.call(to, &self.sign(to, &wish), Method::POST, &path).watched(watch).await
     }
 
     /// Brings a copy to what `source` has.

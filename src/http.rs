@@ -9,6 +9,7 @@ pub mod backlog;
 pub mod brakes;
 pub mod codes;
 pub mod compare;
+pub mod drains;
 pub mod fileservers;
 pub mod goals;
 pub mod health;
@@ -24,6 +25,7 @@ pub mod shapes;
 pub mod state;
 pub mod status;
 pub mod steering;
+pub mod stops;
 pub mod trial;
 pub mod why;
 pub mod work;
@@ -70,6 +72,11 @@ pub fn router(api: Api) -> Router {
         .route("/fileservers", get(fileservers::list).post(fileservers::add))
         .route("/fileservers/{name}", get(fileservers::show))
         .route("/fileservers/{name}/intent", put(fileservers::set_intent))
+        .route("/fileservers/{name}/lost", post(drains::lost))
+        .route("/fileservers/{name}/accept-empty", post(drains::accept_empty))
+        .route("/drains", get(drains::list).post(drains::begin))
+        .route("/stops", post(stops::ask))
+        .route("/stops/release", post(stops::release))
         .route("/parts", get(parts::list).post(parts::add))
         .route("/repositories", get(repositories::list))
         .route("/repositories/{name}", get(repositories::show))

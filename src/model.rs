@@ -8,6 +8,7 @@ pub mod attempt;
 pub mod brake;
 pub mod chance;
 pub mod checksum;
+pub mod contents;
 pub mod finding;
 pub mod fleet;
 pub mod goal;

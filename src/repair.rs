@@ -5,6 +5,7 @@
 //! without open choices, or says why there is none. Time and chance are arguments.
 //! This module knows nothing of goals, SQL or agents.
 
+pub mod feasibility;
 pub mod file;
 pub mod library;
 pub mod limits;

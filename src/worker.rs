@@ -56,6 +56,9 @@ pub struct Settings {
     pub sweep: Duration,
     /// How long running steps may go on after the stop before they are handed back. Default 30 s.
     pub grace: Duration,
+    /// Longest silence of an agent amid long work, of which it tells every second: then it is taken for gone, and the
+    /// attempt is cancelled. Default 8 s.
+    pub silence: Duration,
     /// Longest wait for one checksum: a million loose references take minutes. Default 5 min.
     pub checksum: Duration,
     /// How often all replicas are compared again when pushes come in between. Default 5.
@@ -74,6 +77,7 @@ impl Default for Settings {
             renew: Duration::from_secs(20),
             sweep: Duration::from_secs(2),
             grace: Duration::from_secs(30),
+            silence: Duration::from_secs(8),
             checksum: Duration::from_mins(5),
             rounds: 5,
             away: Duration::from_secs(5),

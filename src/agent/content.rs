@@ -10,6 +10,7 @@ mod hygiene;
 mod identity;
 mod import;
 mod install;
+mod leavings;
 mod manifest;
 mod objects;
 mod opened;
@@ -19,8 +20,10 @@ mod peer;
 mod quarantine;
 mod references;
 mod refname;
+mod repack;
 mod replicate;
 mod resync;
+mod scrub;
 mod staging;
 mod verify;
 
@@ -32,8 +35,8 @@ use crate::model::Millis;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    ChecksumAnswer, CopyAnswer, ImportAnswer, ImportRequest, Manifest, PackAnswer, QuarantineAnswer, Refusal,
-    RefusalCode, ReplicateRequest, ResyncRequest, VerifyAnswer,
+    ChecksumAnswer, CopyAnswer, Identity, ImportAnswer, ImportRequest, Manifest, PackAnswer,
+    QuarantineAnswer, Refusal, RefusalCode, RepackAnswer, ReplicateRequest, ResyncRequest, VerifyAnswer,
 };
 use std::path::PathBuf;
 use tokio::io::AsyncRead;
@@ -61,6 +64,23 @@ pub async fn checksum(store: &Store, id: RepositoryId) -> Result<ChecksumAnswer,
 /// `Cancelled`, `Failed`.
 pub async fn verify(store: &Store, id: RepositoryId, work: &Work) -> Result<VerifyAnswer, Refusal> {
     verify::verify(store, id, work).await
+}
+
+/// Checks every object of a copy, politely. Damage is an answer, not an error.
+///
+/// # Errors
+/// `Cancelled`, `Failed`.
+pub async fn scrub(store: &Store, id: RepositoryId, work: &Work) -> Result<VerifyAnswer, Refusal> {
+    scrub::scrub(store, id, work).await
+}
+
+/// Packs a copy anew: one pack, what is out of reach in another, a bitmap, a commit-graph. Nothing is deleted while
+/// somebody reads the copy, and what is out of reach is kept for 14 days.
+///
+/// # Errors
+/// `NotFound`, `Damaged`, `DiskFull`, `Busy` where it is read all the while, `Cancelled`, `Failed`.
+pub async fn repack(store: &Store, id: RepositoryId, work: &Work) -> Result<RepackAnswer, Refusal> {
+    repack::repack(store, id, work).await
 }
 
 /// Brings a copy to what the source has; sets it aside and makes it new where it cannot be mended.
@@ -125,6 +145,46 @@ pub async fn import_finish(
     ask: &ImportRequest,
 ) -> Result<ImportAnswer, Refusal> {
     import::finish(store, id, ask).await
+}
+
+/// What stands beside a repository; none: nothing that can be read.
+///
+/// # Errors
+/// `Failed`.
+pub async fn identity_of(store: &Store, id: RepositoryId) -> Result<Option<Identity>, Refusal> {
+    let beside = store.layout.identity(id);
+    disk::blocking(move || Ok(identity::read(&beside))).await
+}
+
+/// Writes down anew what a copy is, as after a rename. The highest version that was committed here stays.
+///
+/// # Errors
+/// `NotFound`, `Failed`.
+pub async fn identify(store: &Store, id: RepositoryId, new: Identity) -> Result<(), Refusal> {
+    opened::open(store, id).await?;
+    let beside = store.layout.identity(id);
+    disk::blocking(move || {
+        let before = identity::read(&beside);
+        let version = before.as_ref().map_or(new.version, |before| before.version);
+        let new = Identity { version, ..new };
+        if before.as_ref() == Some(&new) { Ok(()) } else { identity::write(&beside, &new) }
+    })
+    .await
+}
+
+/// The highest number of a repository that ever stood here, also of those set aside.
+///
+/// # Errors
+/// `Failed`.
+pub async fn highest(store: &Store) -> Result<RepositoryId, Refusal> {
+    let (quarantine, known) = (store.layout.quarantine(), store.inventory.highest());
+    disk::blocking(move || {
+        let names =
+            std::fs::read_dir(quarantine).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let ids = names.filter_map(|name| name.to_str()?.split_once('-')?.0.parse().ok().map(RepositoryId));
+        Ok(ids.chain([known]).max().unwrap_or(known))
+    })
+    .await
 }
 
 /// HEAD and all references, in the text form of [`wire`](crate::model::wire).

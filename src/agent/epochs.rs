@@ -44,6 +44,8 @@ pub(super) struct Epochs {
     layout: Layout,
     numbers: AtomicU64,
     slots: Mutex<HashMap<RepositoryId, Arc<Slot>>>,
+    /// The highest of any repository.
+    highest: Mutex<Seen>,
 }
 
 /// One repository in which something is asked for or runs; gone when nothing is.
@@ -86,7 +88,25 @@ struct Place {
 
 impl Epochs {
     pub(super) fn new(layout: Layout) -> Arc<Self> {
-        Arc::new(Self { layout, numbers: AtomicU64::new(1), slots: Mutex::default() })
+        let highest = std::fs::read(layout.highest_epochs()).ok();
+        let highest = highest.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let (numbers, slots) = (AtomicU64::new(1), Mutex::default());
+        Arc::new(Self { layout, numbers, slots, highest: Mutex::new(highest) })
+    }
+
+    /// The highest epochs that were seen of any repository.
+    pub(super) fn highest(&self) -> Seen {
+        *lock(&self.highest)
+    }
+
+    /// What was seen of one repository.
+    ///
+    /// # Errors
+    /// `Failed` when it cannot be read.
+    pub(super) async fn seen(self: &Arc<Self>, id: RepositoryId) -> Result<Seen, Refusal> {
+        let place = self.place(id);
+        let _journal = place.slot.journal.lock().await;
+        self.read(id).await
     }
 
     /// Takes the right to write, under a repair epoch or (an import) under none. Work of lower
@@ -199,7 +219,22 @@ impl Epochs {
 
     async fn keep(&self, id: RepositoryId, seen: Seen) -> Result<(), Refusal> {
         let path = self.layout.journal_of(id);
-        blocking(move || durable::write(&path, &serde_json::to_vec(&seen)?, Sync::Durable)).await
+        let raised = {
+            let mut highest = lock(&self.highest);
+            let before = *highest;
+            highest.repair = highest.repair.max(seen.repair);
+            highest.push = highest.push.max(seen.push);
+            (*highest != before).then_some(*highest)
+        };
+        let beside = self.layout.highest_epochs();
+        blocking(move || {
+            if let Some(raised) = raised {
+                // For people and for a comparison with SQL: what refuses is the journal of each repository.
+                durable::write(&beside, &serde_json::to_vec(&raised)?, Sync::Whole)?;
+            }
+            durable::write(&path, &serde_json::to_vec(&seen)?, Sync::Durable)
+        })
+        .await
     }
 
     fn place(self: &Arc<Self>, id: RepositoryId) -> Place {

@@ -6,8 +6,11 @@
 //! clear, and so is a repository's own configuration, which git reads before anything else.
 
 mod lock;
+mod pace;
 mod running;
 
+pub use pace::Pace;
+pub(super) use pace::load;
 pub use running::{GitOutput, RunningGit};
 
 use anyhow::Context as _;

@@ -5,13 +5,16 @@
 //! `changed`, and stays so until a verification looked; so damage done while the agent was down
 //! is noticed too. What is being written now is not judged. No file's content is read here.
 
+mod failed;
 pub(super) mod look;
 pub(super) mod sweep;
 
 use super::durable::{self, Sync};
 use super::layout::Layout;
+use crate::model::Millis;
 use crate::model::id::RepositoryId;
 use crate::model::wire::{InventoryEntry, InventoryPage};
+use failed::Failed;
 use look::{Looked, Print};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -47,6 +50,7 @@ struct Inner {
     used: i64,
     trouble: Option<String>,
     locks_removed: u64,
+    failed: Failed,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -146,9 +150,16 @@ impl Inventory {
     /// Git failed in this repository while it served: it is to be verified.
     pub(super) fn flag(&self, id: RepositoryId) {
         let mut inner = self.lock();
+        inner.failed.fail(id);
         if inner.entries.get(&id).is_some_and(|entry| entry.seen.is_some() && !entry.changed) {
             inner.entry(id, |entry| entry.changed = true);
         }
+    }
+
+    /// Whether git failed in it since every object was last checked: then they are to be checked again, but not more
+    /// often than once an hour, whatever its readers ask for.
+    pub(super) fn take_failed(&self, id: RepositoryId, now: Millis) -> bool {
+        self.lock().failed.take(id, now)
     }
 
     /// Entries above a generation, in the order of repositories, after one of them.
@@ -191,6 +202,21 @@ impl Inventory {
     pub(super) fn progress(&self) -> (i64, bool) {
         let inner = self.lock();
         (inner.generation, inner.complete)
+    }
+
+    /// Locks of dead gits that were removed since this start.
+    pub(super) fn locks_removed(&self) -> i64 {
+        i64::try_from(self.lock().locks_removed).unwrap_or(i64::MAX)
+    }
+
+    /// Notes locks of dead gits that were removed in passing.
+    pub(super) fn note_locks(&self, removed: usize) {
+        self.lock().locks_removed += removed as u64;
+    }
+
+    /// The highest number of all entries.
+    pub(super) fn highest(&self) -> RepositoryId {
+        self.lock().entries.keys().next_back().copied().unwrap_or(RepositoryId(0))
     }
 
     /// Bytes of all repositories.

@@ -8,9 +8,10 @@
 //! ROOT/repositories/ab/cd/<id>.json     what it is, for rebuilding SQL from disks: `Identity`
 //! ROOT/repositories/ab/cd/<id>.seen     its fingerprint after the agent's own last write
 //! ROOT/repositories/ab/cd/<id>.lock     held (flock) by the agent's work on it and by every git that runs in it
-//! ROOT/staging/<id>-<epoch>.git         a copy being made
+//! ROOT/staging/<id>-copy.git            a copy being made, or one that a later attempt goes on with
 //! ROOT/quarantine/<id>-<time>.git       a copy set aside, `.json` beside it says why
 //! ROOT/journal/ab/cd/<id>.json          the highest epoch and fence that were seen
+//! ROOT/journal/highest.json             the highest of any repository
 //! ROOT/self-test/                       what the self-test writes
 //! ```
 use crate::model::id::RepositoryId;
@@ -105,6 +106,12 @@ impl Layout {
     #[must_use]
     pub fn lock(&self, id: RepositoryId) -> PathBuf {
         beside(&self.repositories(), id, "lock")
+    }
+
+    /// The highest epochs of any repository.
+    #[must_use]
+    pub fn highest_epochs(&self) -> PathBuf {
+        self.journal().join("highest.json")
     }
 
     /// The epochs of a repository.

@@ -1,33 +1,117 @@
-//! What an agent that was killed left in staging, cleared before this one serves.
+//! What work that broke off left in staging: kept for a while for whoever goes on with it, then cleared.
 //!
-//! Nothing there was ever seen by a reader. Imports are kept for a day, for a client that resumes.
+//! Nothing there was ever seen by a reader. Imports are kept for a client that resumes, copies for the next attempt;
+//! both for a day since the last byte came, and copies no more than [`MOST_BYTES`] together, the newest first.
 
+use super::epochs::Epochs;
 use super::layout::Layout;
+use crate::model::id::RepositoryId;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio_util::sync::CancellationToken;
 
-const IMPORTS_KEPT: Duration = Duration::from_hours(24);
+/// How long it is kept.
+const KEPT: Duration = Duration::from_hours(24);
+/// Bytes of all copies that are kept.
+const MOST_BYTES: u64 = 64 << 30;
+/// How often it is looked through.
+const EVERY: Duration = Duration::from_mins(15);
 
-/// Clears dead work; how many pieces were cleared.
+/// One directory in staging.
+#[derive(Debug)]
+struct Left {
+    path: PathBuf,
+    id: Option<RepositoryId>,
+    is_copy: bool,
+    bytes: u64,
+    touched: SystemTime,
+}
+
+/// Clears what is dead, before the agent serves; how many pieces were cleared.
 pub(super) fn clear(layout: &Layout, now: SystemTime) -> io::Result<u32> {
-    let mut cleared = 0;
-    for entry in std::fs::read_dir(layout.staging())? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        let is_import = entry.file_name().to_string_lossy().contains("import");
-        // An import's age is that of its directory: each pack that comes anew makes it younger.
-        let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
-        if is_import && age < IMPORTS_KEPT {
-            continue;
+    clear_if(layout, now, MOST_BYTES, |_| true)
+}
+
+/// Clears from time to time what nobody goes on with and nobody works on, until it is cancelled.
+pub(super) async fn keep(layout: Layout, epochs: Arc<Epochs>, cancel: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
         }
-        remove(&entry.path(), metadata.is_dir())?;
-        cleared += 1;
+        let (layout, epochs) = (layout.clone(), Arc::clone(&epochs));
+        let cleared = tokio::task::spawn_blocking(move || {
+            let now = super::moment(crate::clock::now());
+            clear_if(&layout, now, MOST_BYTES, |id| id.is_some_and(|id| epochs.try_write(id).is_some()))
+        });
+        match cleared.await.map_err(io::Error::other).flatten() {
+            Ok(0) => {}
+            Ok(cleared) => tracing::info!(cleared, "cleared what nobody went on with in staging"),
+            Err(error) => tracing::warn!(%error, "cannot clear staging"),
+        }
+    }
+}
+
+/// Clears what is too old or too much, where it is nobody's.
+fn clear_if(
+    layout: &Layout,
+    now: SystemTime,
+    most: u64,
+    idle: impl Fn(Option<RepositoryId>) -> bool,
+) -> io::Result<u32> {
+    let mut left = std::fs::read_dir(layout.staging())?
+        .map(|entry| look(&entry?.path()))
+        .collect::<io::Result<Vec<_>>>()?;
+    left.sort_by_key(|one| std::cmp::Reverse(one.touched));
+    let (mut bytes, mut cleared) = (0_u64, 0);
+    for one in left {
+        let age = now.duration_since(one.touched).unwrap_or_default();
+        let is_known = one.is_copy || one.path.to_string_lossy().ends_with("import.git");
+        bytes = bytes.saturating_add(if one.is_copy { one.bytes } else { 0 });
+        let stays = is_known && age < KEPT && (!one.is_copy || bytes <= most);
+        if !stays && idle(one.id) {
+            remove(&one.path)?;
+            cleared += 1;
+        }
     }
     Ok(cleared)
 }
 
-fn remove(path: &Path, is_directory: bool) -> io::Result<()> {
+fn look(path: &Path) -> io::Result<Left> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let id = name.split_once('-').and_then(|(id, _)| id.parse().ok()).map(RepositoryId);
+    let mut left = Left {
+        path: path.to_owned(),
+        id,
+        is_copy: name.ends_with("-copy.git"),
+        bytes: 0,
+        touched: SystemTime::UNIX_EPOCH,
+    };
+    measure(path, &mut left)?;
+    Ok(left)
+}
+
+/// Adds up bytes, and finds when the last of them came; what vanishes meanwhile is not counted.
+fn measure(path: &Path, into: &mut Left) -> io::Result<()> {
+    let metadata = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    into.touched = into.touched.max(metadata.modified()?);
+    if !metadata.is_dir() {
+        into.bytes = into.bytes.saturating_add(metadata.len());
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(path).into_iter().flatten() {
+        measure(&entry?.path(), into)?;
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let is_directory = std::fs::symlink_metadata(path)?.is_dir();
     if is_directory { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
 }
 
@@ -35,18 +119,41 @@ fn remove(path: &Path, is_directory: bool) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn dead_copies_go_and_young_imports_stay() {
+    fn staging(names: &[&str]) -> (tempfile::TempDir, Layout, SystemTime) {
         let directory = tempfile::tempdir().unwrap();
         let layout = Layout::new(directory.path());
-        for name in ["7-3.git", "8-import.git"] {
+        for name in names {
             std::fs::create_dir_all(layout.staging().join(name).join("objects")).unwrap();
+            std::fs::write(layout.staging().join(name).join("objects/some"), [1; 100]).unwrap();
         }
-        let written = std::fs::metadata(layout.staging().join("8-import.git")).unwrap().modified().unwrap();
+        let written = std::fs::metadata(layout.staging().join(names[0])).unwrap().modified().unwrap();
+        (directory, layout, written)
+    }
+
+    #[test]
+    fn young_copies_and_imports_wait_for_whoever_goes_on_and_all_else_goes() {
+        let (_directory, layout, written) = staging(&["7-copy.git", "8-import.git", "9-3.git"]);
         assert_eq!(clear(&layout, written).unwrap(), 1);
-        assert!(!layout.staging().join("7-3.git").exists());
-        assert!(layout.staging().join("8-import.git/objects").exists());
-        assert_eq!(clear(&layout, written + IMPORTS_KEPT).unwrap(), 1);
+        assert!(!layout.staging().join("9-3.git").exists());
+        assert!(layout.staging().join("7-copy.git/objects").exists());
+        assert_eq!(clear(&layout, written + KEPT + Duration::from_mins(1)).unwrap(), 2);
         assert_eq!(std::fs::read_dir(layout.staging()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn too_many_bytes_of_copies_do_not_stay_and_what_is_worked_on_does() {
+        let (_directory, layout, written) = staging(&["1-copy.git", "2-copy.git", "3-copy.git"]);
+        assert_eq!(clear_if(&layout, written, 100, |_| false).unwrap(), 0);
+        assert_eq!(clear_if(&layout, written, 200, |_| true).unwrap(), 1);
+        assert_eq!(clear_if(&layout, written, 200, |_| true).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_copy_whose_bytes_still_come_is_not_old() {
+        let (_directory, layout, written) = staging(&["1-copy.git"]);
+        let later = written + KEPT * 2;
+        let file = std::fs::File::open(layout.staging().join("1-copy.git/objects/some")).unwrap();
+        file.set_modified(later).unwrap();
+        assert_eq!(clear(&layout, later + Duration::from_hours(1)).unwrap(), 0);
     }
 }

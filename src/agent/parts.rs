@@ -26,6 +26,7 @@ pub(super) struct Parts {
 
 #[derive(Debug, Default)]
 struct Known {
+    list: Vec<Part>,
     digest: String,
     keys: HashMap<String, (Role, VerifyingKey)>,
 }
@@ -64,6 +65,11 @@ impl Parts {
         self.known.read().unwrap_or_else(PoisonError::into_inner).digest.clone()
     }
 
+    /// The list that is believed.
+    pub(super) fn list(&self) -> PartsList {
+        PartsList { parts: self.known.read().unwrap_or_else(PoisonError::into_inner).list.clone() }
+    }
+
     /// Believes another list from now on, also after a restart.
     pub(super) fn replace(&self, list: PartsList) -> Result<(), Refusal> {
         let bad = |why: String| Refusal::new(RefusalCode::BadRequest, why);
@@ -95,7 +101,7 @@ impl Parts {
 impl Known {
     fn of(list: &PartsList) -> Self {
         let keys = list.parts.iter().filter_map(|part| Some((part.id.clone(), (part.role, part.key()?))));
-        Self { digest: list.digest(), keys: keys.collect() }
+        Self { list: list.parts.clone(), digest: list.digest(), keys: keys.collect() }
     }
 }
 

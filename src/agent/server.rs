@@ -3,8 +3,10 @@
 //! HTTP/1.1 and HTTP/2 without TLS. Heads and bodies are bounded, a head must come within ten
 //! seconds, and every connection has an owner that ends it when the agent stops.
 
+mod contents;
 mod objects;
 mod questions;
+mod tidy;
 mod work;
 
 use super::admission::{Admission, Admitted};
@@ -155,7 +157,10 @@ fn routes(agent: &Arc<Agent>) -> Router {
     let calls = Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/v1/status", get(questions::status))
-        .route("/v1/parts", put(questions::parts))
+        .route("/v1/parts", put(questions::parts).get(contents::parts))
+        .route("/v1/contents", get(contents::contents))
+        .route("/v1/repositories/{id}/epochs", get(contents::epochs))
+        .route("/v1/repositories/{id}/identity", put(contents::identity))
         .route("/v1/inventory", get(questions::inventory))
         .route("/v1/repositories/{id}/references", get(objects::references))
         .route("/v1/repositories/{id}/hold", post(objects::hold))
@@ -164,6 +169,8 @@ fn routes(agent: &Arc<Agent>) -> Router {
     let long = Router::new()
         .route("/v1/repositories/{id}/checksum", post(questions::checksum))
         .route("/v1/repositories/{id}/verify", post(work::verify))
+        .route("/v1/repositories/{id}/scrub", post(tidy::scrub))
+        .route("/v1/repositories/{id}/repack", post(tidy::repack))
         .route("/v1/repositories/{id}/resync", post(work::resync))
         .route("/v1/repositories/{id}/replicate", post(work::replicate))
         .route("/v1/repositories/{id}/quarantine", post(work::quarantine))

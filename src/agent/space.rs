@@ -22,6 +22,8 @@ pub(super) struct Sums {
     /// What new copies may take: neither used, nor set aside, nor the margin.
     pub(super) free: i64,
     pub(super) reserved: i64,
+    /// Whether these are the disk's, with all that is on it.
+    pub(super) whole_disk: bool,
 }
 
 /// Keeps account.
@@ -67,7 +69,7 @@ impl Space {
             Refusal::new(RefusalCode::Failed, format!("cannot ask how much space is free: {error}"))
         })?;
         if bytes > sums.free {
-            let Sums { capacity, used, free, reserved } = sums;
+            let Sums { capacity, used, free, reserved, .. } = sums;
             return Err(Refusal::new(
                 RefusalCode::DiskFull,
                 format!(
@@ -96,13 +98,14 @@ impl Disk {
     }
 
     fn sums(self, capacity: Option<i64>, held: i64, reserved: i64) -> Sums {
+        let bounded = capacity.is_some();
         let (capacity, used, left) = match capacity {
             Some(capacity) => (capacity, held, (capacity - held).min(self.available)),
             None => (self.total, self.used, self.available),
         };
         let margin = (capacity / 50).clamp(SMALLEST_MARGIN, LARGEST_MARGIN);
         let free = left.saturating_sub(reserved).saturating_sub(margin).max(0);
-        Sums { capacity, used, free, reserved }
+        Sums { capacity, used, free, reserved, whole_disk: !bounded }
     }
 }
 

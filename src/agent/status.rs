@@ -5,6 +5,8 @@
 //! syncs and runs git in a scratch repository.
 
 use super::durable::{self, Sync};
+use super::epochs::Seen;
+use super::git::load;
 use super::layout::Layout;
 use super::root::{self, Owner};
 use super::space::Sums;
@@ -45,9 +47,16 @@ impl Monitor {
     }
 
     /// The answer. Touches no disk.
-    pub(super) fn status(&self, store: &Store, parts_digest: String, long_reads: i64) -> Status {
+    pub(super) fn status(
+        &self,
+        store: &Store,
+        parts_digest: String,
+        long_reads: i64,
+        highest: Seen,
+    ) -> Status {
         let facts = self.facts().clone();
-        let sums = facts.sums.unwrap_or(Sums { capacity: 0, used: 0, free: 0, reserved: 0 });
+        let sums =
+            facts.sums.unwrap_or(Sums { capacity: 0, used: 0, free: 0, reserved: 0, whole_disk: false });
         let (inventory_generation, inventory_complete) = store.inventory.progress();
         Status {
             fileserver: store.fileserver.clone(),
@@ -55,6 +64,7 @@ impl Monitor {
             root_id: self.owner.root_id.clone(),
             root: store.layout.root().display().to_string(),
             capacity: sums.capacity,
+            whole_disk: sums.whole_disk,
             disk_used: sums.used,
             disk_free: sums.free,
             load: facts.load,
@@ -65,6 +75,9 @@ impl Monitor {
             inventory_generation,
             inventory_complete,
             parts_digest,
+            locks_removed: store.inventory.locks_removed(),
+            highest_repair_epoch: highest.repair,
+            highest_push_epoch: highest.push,
             trouble: facts.root.or(facts.test).or_else(|| store.inventory.trouble()),
         }
     }
@@ -144,16 +157,6 @@ fn root_trouble(layout: &Layout, expected: &Owner) -> Option<String> {
     }
 }
 
-/// The load of one minute in thousandths.
-fn load() -> i64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let first = text.split_whitespace().next().and_then(|number| {
-        let (whole, part) = number.split_once('.')?;
-        Some(whole.parse::<i64>().ok()? * 1000 + part.parse::<i64>().ok()? * 10)
-    });
-    first.unwrap_or_default()
-}
-
 /// Writes, syncs, and runs git. A full disk is no trouble here: the sums say it, and reads go on.
 async fn self_test(store: &Arc<Store>, cancel: &CancellationToken) -> Result<(), String> {
     let directory = store.layout.self_test();
@@ -204,11 +207,5 @@ mod tests {
         assert!(root_trouble(&layout, &other).unwrap().contains("another's"));
         std::fs::remove_file(layout.fleet_file()).unwrap();
         assert!(root_trouble(&layout, &owner).unwrap().contains("gone"));
-    }
-
-    #[test]
-    fn the_load_of_this_machine_is_read_in_thousandths() {
-        assert!(load() >= 0);
-        assert_eq!(load() % 10, 0);
     }
 }

@@ -1,9 +1,11 @@
 //! What every room of the agent works with: paths, git, keys, space, and who must hear of a change.
 
-pub use super::inventory::Fingerprint;
+pub use super::bandwidth::Bandwidth;
+use super::inventory::Fingerprint;
 pub use super::space::Reservation;
 
 use super::git::Git;
+use super::holds::Holds;
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::space::Space;
@@ -35,6 +37,10 @@ pub struct Store {
     pub http: reqwest::Client,
     pub(super) inventory: Arc<Inventory>,
     pub(super) space: Arc<Space>,
+    /// Who reads objects now.
+    pub(super) holds: Arc<Holds>,
+    /// What all copies share.
+    pub(super) bandwidth: Arc<Bandwidth>,
 }
 
 impl Store {
@@ -59,7 +65,19 @@ impl Store {
         let inventory = Inventory::new(layout.clone());
         let space = Arc::new(Space::new(layout.root().to_owned(), capacity, Arc::clone(&inventory)));
         let (fleet, fileserver) = (enrolment.fleet.clone(), enrolment.part.name.clone());
-        Ok(Self { layout, git, key, fleet, fileserver, signer, http, inventory, space })
+        Ok(Self {
+            layout,
+            git,
+            key,
+            fleet,
+            fileserver,
+            signer,
+            http,
+            inventory,
+            space,
+            holds: Arc::default(),
+            bandwidth: Arc::new(Bandwidth::new(0)),
+        })
     }
 
     /// Sets bytes aside, or says that the disk is full.

@@ -1,9 +1,10 @@
 //! Git's smart HTTP for readers and peers: `git upload-pack` with its pipes joined to a request and its answer.
 //!
 //! Nothing is buffered but a few blocks each way. A client that is gone, or takes nothing for
-//! thirty seconds, means that its git is gone. A git that fails has the copy flagged, to be verified.
+//! eight seconds, means that its git is gone. A git that fails has the copy flagged, to be verified.
 
 use super::git::{GitError, RunningGit};
+use super::holds::Hold;
 use super::inventory::Inventory;
 use super::store::Store;
 use crate::model::id::RepositoryId;
@@ -24,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The largest request, inflated: a million wants and haves.
 const LARGEST_REQUEST: u64 = 128 * 1024 * 1024;
-/// A client that neither sends nor takes for this long is gone.
-const STALLED: Duration = Duration::from_secs(30);
+/// A client that neither sends nor takes for this long is gone: no git is left for it after ten seconds.
+const STALLED: Duration = Duration::from_secs(8);
 /// A git that writes nothing for this long is ended: counting objects of a large repository is silent.
 const SILENT: Duration = Duration::from_mins(10);
 const BLOCK: usize = 64 * 1024;
@@ -107,12 +108,20 @@ pub(super) async fn serve(
     if let Some(protocol) = protocol {
         command = command.env("GIT_PROTOCOL", protocol.into());
     }
+    let hold = store.holds.read(id).await;
     let mut git = command.spawn().map_err(|error| failed(&error))?;
     let (stdin, stdout) = (git.stdin.take(), git.stdout.take());
     let (Some(stdin), Some(mut stdout)) = (stdin, stdout) else {
         return Err(Refusal::new(RefusalCode::Failed, "git has no pipes"));
     };
-    let pump = Pump { inventory: Arc::clone(&store.inventory), id, cancel: tasks.token(), git, reading };
+    let pump = Pump {
+        inventory: Arc::clone(&store.inventory),
+        id,
+        cancel: tasks.token(),
+        git,
+        reading,
+        _hold: hold,
+    };
     // Git reads all of a request before it answers, and the client sends all of it before it reads.
     if let Ask::Answer { request, gzip } = ask {
         feed(request, gzip, stdin).await?;
@@ -228,6 +237,7 @@ struct Pump {
     cancel: CancellationToken,
     git: RunningGit,
     reading: Reading,
+    _hold: Hold,
 }
 
 impl Pump {
@@ -263,7 +273,7 @@ impl Pump {
 
     /// How git ended. A failure that the client did not ask for has the copy flagged.
     async fn ended(self) -> Result<(), Refusal> {
-        let Self { inventory, id, cancel, git, reading } = self;
+        let Self { inventory, id, cancel, git, reading, _hold } = self;
         let ended = git.finish(STALLED, &cancel).await;
         drop(reading);
         match ended {

@@ -1,13 +1,15 @@
 //! The tree of commands, flags and their help.
 
 mod goal;
+mod inventory;
 mod verbs;
 mod work;
 
 pub use goal::{GoalCommand, GoalVerb, SetValues};
+pub use inventory::{Asked, InventoryCommand, InventoryVerb};
 pub use verbs::{
-    AddedRole, Change, FileserverCommand, FileserverVerb, Import, PartCommand, PartVerb, RepoCommand,
-    RepoVerb,
+    AcceptEmpty, AddedRole, Change, Evacuate, FileserverCommand, FileserverVerb, Import, Lost, OkToStop,
+    PartCommand, PartVerb, Quiesce, RepoCommand, RepoVerb,
 };
 
 pub use work::{
@@ -93,6 +95,8 @@ pub enum Command {
     Agent(Agent),
     /// Bring the database's tables up to date.
     Migrate(Migrate),
+    /// What lies on disks, against the database.
+    Inventory(InventoryCommand),
     /// Parts of the fleet and their keys.
     Part(PartCommand),
     /// Repositories.

@@ -4,7 +4,7 @@ use super::args::{Change, FileserverCommand, FileserverVerb, Global};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, moment, moment_or_dash, number, size, yes_no};
-use super::{enrolment, migrate};
+use super::{drain, enrolment, migrate};
 use crate::clock;
 use crate::database::audit::{self, Change as Audited};
 use crate::database::{fileservers, parts};
@@ -29,7 +29,12 @@ pub async fn run(global: &Global, ask: FileserverCommand) -> anyhow::Result<Exit
             add(&global, new, database_url, change).await
         }
         FileserverVerb::Serve { name, change } => set_intent(global, &name, Intent::Serve, change).await,
-        FileserverVerb::Quiesce { name, change } => set_intent(global, &name, Intent::Quiesce, change).await,
+        FileserverVerb::Retire { name, change } => set_intent(global, &name, Intent::Retire, change).await,
+        FileserverVerb::Quiesce(ask) => drain::quiesce(global, ask).await,
+        FileserverVerb::Evacuate(ask) => drain::evacuate(global, ask).await,
+        FileserverVerb::Lost(ask) => drain::lost(global, ask).await,
+        FileserverVerb::AcceptEmpty(ask) => drain::accept_empty(global, ask).await,
+        FileserverVerb::OkToStop(ask) => drain::ok_to_stop(global, ask).await,
     }
 }
 

@@ -103,7 +103,8 @@ pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
 
 fn agent_options(config: &Config, options: Options) -> Options {
     let sweep = SweepSettings { least: config.agent.sweep, ..SweepSettings::default() };
-    Options { capacity: config.agent.capacity, sweep, reads: config.agent.reads, ..options }
+    let (capacity, bytes_per_second) = (config.agent.capacity, config.agent.bytes_per_second);
+    Options { capacity, bytes_per_second, sweep, reads: config.agent.reads, ..options }
 }
 
 fn agent_failure(error: AgentError) -> anyhow::Error {

@@ -5,7 +5,7 @@ use super::client::Client;
 use super::failure::Exit;
 use super::output::{self, age, counted, cut, number, wrapped};
 use crate::clock;
-use crate::http::shapes::{BrakeRow, GoalRow, Status, stands_out};
+use crate::http::shapes::{BrakeRow, DrainShown, GoalRow, Status, stands_out};
 use crate::model::Millis;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
@@ -144,7 +144,24 @@ fn fileservers(status: &Status) -> String {
             let _ = write!(line, "   {} {health}", of(health));
         }
     }
+    for drain in &status.drains {
+        let what = if drain.lost { "lost" } else { "evacuating" };
+        let _ = write!(line, "   {what} {} ({}", drain.name, drained(drain));
+    }
     line
+}
+
+/// `61 %, ~40m)`, `1 process)`, `empty)`
+fn drained(drain: &DrainShown) -> String {
+    if drain.left == 0 {
+        return match drain.processes {
+            0 => "empty)".to_owned(),
+            1 => "1 process)".to_owned(),
+            more => format!("{more} processes)"),
+        };
+    }
+    let ahead = drain.seconds_left.map_or_else(String::new, |seconds| format!(", ~{}", age(seconds * 1_000)));
+    format!("{} %{ahead})", drain.percent)
 }
 
 #[cfg(test)]
@@ -189,6 +206,7 @@ mod tests {
                 ..Backlog::default()
             },
             fileservers: vec![server("fs-1", Health::Online, true), server("fs-2", Health::Offline, false)],
+            drains: vec![],
             brakes: vec![],
             health: HealthReport {
                 level: "HEALTH_WARN".into(),

@@ -164,6 +164,12 @@ pub const KEYS: &[Key] = &[
         "Bytes that an agent says it has; 0: the whole disk. For several agents on one disk.",
     ),
     key(
+        "agent.bytes_per_second",
+        Kind::Size,
+        "0",
+        "Bytes per second that all copies of one fileserver share, in and out, whatever each repair allows; 0: no bound. Two thirds of its line leave room for clones and pushes.",
+    ),
+    key(
         "agent.reads",
         Kind::Count { min: 1, max: 10_000 },
         "256",

@@ -137,6 +137,8 @@ pub struct RetentionConfig {
 pub struct AgentConfig {
     /// Bytes it says it has; none: the whole disk.
     pub capacity: Option<i64>,
+    /// Bytes per second that all copies share, in and out; 0: no bound.
+    pub bytes_per_second: i64,
     /// Reads by git at a time.
     pub reads: usize,
     /// Shortest time between two sweeps.
@@ -192,6 +194,7 @@ impl Config {
             },
             agent: AgentConfig {
                 capacity: (capacity > 0).then_some(capacity),
+                bytes_per_second: read.as_kind("agent.bytes_per_second", value::size)?,
                 reads: read.count("agent.reads")? as usize,
                 sweep: read.duration("agent.sweep")?,
             },

@@ -51,6 +51,7 @@ pub(crate) fn fileserver(id: i64) -> Fileserver {
         disk_free: 1 << 40,
         load: 0,
         processes: 0,
+        long_reads: 0,
         weight: 100,
         agent_version: None,
         git_version: None,
@@ -288,11 +289,15 @@ async fn status(State((name, machines)): State<(String, Machines)>) -> Response 
         load: 0,
         processes: 0,
         long_reads: 0,
+        whole_disk: false,
         agent_version: "1".into(),
         git_version: "2".into(),
         inventory_generation: machine.generation,
         inventory_complete: true,
         parts_digest: String::new(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     };
     axum::Json(status).into_response()

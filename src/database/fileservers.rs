@@ -21,7 +21,7 @@ pub async fn all(db: &Database) -> Result<Vec<Fileserver>> {
     let rows: Vec<FileserverRow> = on!(db, p => sqlx::query_as(
         "/* fileservers::all */ SELECT f.id, f.name, f.rack_id, r.name AS rack, f.url, f.intent, f.health, \
                 f.health_since, f.offline_ms, f.counts, f.empty_since, f.compared_start_id, f.start_id, f.root_id, f.root, \
-                f.capacity, f.disk_used, f.disk_free, f.load, f.processes, f.weight, f.agent_version, \
+                f.capacity, f.disk_used, f.disk_free, f.load, f.processes, f.long_reads, f.weight, f.agent_version, \
                 f.git_version, f.inventory_generation, f.seen_at \
            FROM fileservers f JOIN racks r ON r.id = f.rack_id ORDER BY f.name",
     )
@@ -89,7 +89,12 @@ pub async fn set_intent(db: &Database, id: FileserverId, intent: Intent) -> Resu
     let mut tx = Tx::begin(db).await?;
     let changed = within!(&mut tx, c => sqlx::query(
         "/* fileservers::set_intent */ UPDATE fileservers SET intent = $2, \
-           counts = CASE WHEN $2 IN ('evacuate', 'retire') THEN FALSE ELSE counts END WHERE id = $1",
+           counts = CASE WHEN $2 IN ('evacuate', 'retire') THEN FALSE ELSE counts END, \
+           drain_since = CASE WHEN $2 = 'evacuate' THEN COALESCE(drain_since, (SELECT now FROM clock)) END, \
+           drain_replicas = CASE WHEN $2 = 'evacuate' THEN drain_replicas END, \
+           drain_left = CASE WHEN $2 = 'evacuate' THEN drain_left END, \
+           drain_moved_at = CASE WHEN $2 = 'evacuate' THEN drain_moved_at END, \
+           lost_at = CASE WHEN $2 = 'evacuate' THEN lost_at END WHERE id = $1",
     )
     .bind(id).bind(intent.as_str()).execute(c).await.map(|done| done.rows_affected()))
     .doing(doing)?;
@@ -125,12 +130,13 @@ pub async fn record_status(db: &Database, id: FileserverId, status: &Status, at:
     on_writer!(db, p => sqlx::query(
         "/* fileservers::record_status */ UPDATE fileservers SET start_id = $2, seen_root_id = $3, capacity = $4, \
            disk_used = $5, disk_free = $6, load = $7, processes = $8, long_reads = $9, agent_version = $10, \
-           git_version = $11, trouble = $12, seen_at = $13, root = $14 WHERE id = $1",
+           git_version = $11, trouble = $12, seen_at = $13, root = $14, locks_removed = $15, \
+           whole_disk = $16 WHERE id = $1",
     )
     .bind(id).bind(&status.start_id).bind(&status.root_id).bind(status.capacity)
     .bind(status.disk_used).bind(status.disk_free).bind(status.load).bind(status.processes)
     .bind(status.long_reads).bind(&status.agent_version).bind(&status.git_version).bind(&status.trouble)
-    .bind(at).bind(&status.root)
+    .bind(at).bind(&status.root).bind(status.locks_removed).bind(status.whole_disk)
     .execute(p).await.map(drop))
     .doing("recording a fileserver's status")
 }

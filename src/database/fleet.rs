@@ -31,7 +31,11 @@ pub async fn ensure(db: &Database, new: &Fleet) -> Result<Fleet> {
     find(db).await?.ok_or_else(|| DatabaseError::Unreadable("the fleet's row is gone".to_owned()))
 }
 
-async fn find(db: &Database) -> Result<Option<Fleet>> {
+/// The fleet, if the tables have one.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn find(db: &Database) -> Result<Option<Fleet>> {
     let row: Option<(String, i64, Vec<u8>)> = on!(db, p => sqlx::query_as(
         "/* fleet::find */ SELECT fleet_id, checksum_key_id, checksum_key FROM fleet WHERE id = 1",
     )

@@ -19,10 +19,21 @@ pub struct Taken {
     pub checksum: Option<Checksum>,
     /// Bytes on disk, if measured.
     pub bytes: Option<i64>,
-    /// Packs and loose objects, if counted.
-    pub packs_loose: Option<(i64, i64)>,
+    /// How its objects are packed, if that was counted.
+    pub packs_loose: Option<Packed>,
     /// Whether this was a full verification: `verified_at` is set and inventory flags up to the generation are cleared.
     pub verified_generation: Option<i64>,
+}
+
+/// How a copy's objects are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packed {
+    /// Packs.
+    pub packs: i64,
+    /// Loose objects.
+    pub loose: i64,
+    /// Whether it has a bitmap and a commit-graph.
+    pub indexed: bool,
 }
 
 /// What became of it.
@@ -46,6 +57,7 @@ struct TakenRow {
     bytes: Option<i64>,
     packs: Option<i64>,
     loose: Option<i64>,
+    indexed: Option<bool>,
     generation: Option<i64>,
 }
 
@@ -58,15 +70,17 @@ impl TakenRow {
             checksum_key: checksum.map(|checksum| checksum.key),
             in_sync: checksum.is_some() && checksum == definitive,
             bytes: taken.bytes,
-            packs: taken.packs_loose.map(|counts| counts.0),
-            loose: taken.packs_loose.map(|counts| counts.1),
+            packs: taken.packs_loose.map(|counts| counts.packs),
+            loose: taken.packs_loose.map(|counts| counts.loose),
+            indexed: taken.packs_loose.map(|counts| counts.indexed),
             generation: taken.verified_generation,
         }
     }
 }
 
 /// Writes what was taken of several replicas as one act at `version`. `in_sync` and
-/// `out_of_sync_since` follow from the definitive checksum; rows in state creating are left alone.
+/// `out_of_sync_since` follow from the definitive checksum; rows in state creating are left alone, and so are those
+/// whose objects are damaged: the checksum of references does not make them whole.
 /// A verification that found no checksum and no problem with the disk is not possible: NULL means damaged.
 /// Seats rise as in [`finish_copy`].
 ///
@@ -103,7 +117,7 @@ async fn try_record(
 
 /// Locks the repository and says whether a result of this epoch may be written; with a version, also whether
 /// nothing was pushed since it was read and no push is open.
-async fn guard(
+pub(super) async fn guard(
     tx: &mut Tx,
     id: RepositoryId,
     version: Option<i64>,
@@ -133,26 +147,27 @@ async fn write(tx: &mut Tx, repository: &Repository, version: i64, taken: &[Take
            out_of_sync_since = CASE WHEN t.in_sync THEN NULL \
                                     ELSE COALESCE(replicas.out_of_sync_since, (SELECT now FROM clock)) END, \
            bytes = COALESCE(t.bytes, replicas.bytes), packs = COALESCE(t.packs, replicas.packs), \
-           loose = COALESCE(t.loose, replicas.loose), \
+           loose = COALESCE(t.loose, replicas.loose), indexed = COALESCE(t.indexed, replicas.indexed), \
            verified_at = CASE WHEN t.generation IS NULL THEN replicas.verified_at ELSE (SELECT now FROM clock) END \
           FROM (SELECT value->>'fileserver_id' AS fileserver_id, value->>'checksum' AS checksum, \
                        value->>'checksum_key' AS checksum_key, value->>'in_sync' AS in_sync, \
                        value->>'bytes' AS bytes, value->>'packs' AS packs, value->>'loose' AS loose, \
+                       value->>'indexed' AS indexed, \
                        value->>'generation' AS generation FROM json_each($3)) AS t \
          WHERE replicas.repository_id = $1 AND replicas.fileserver_id = t.fileserver_id \
-           AND replicas.state <> 'creating'",
+           AND replicas.state <> 'creating' AND replicas.damage IS NULL",
         "/* replicas::record, postgres */ UPDATE replicas SET checksum = decode(t.checksum, 'hex'), \
            checksum_key = t.checksum_key, in_sync = t.in_sync, \
            version = CASE WHEN t.in_sync THEN $2 ELSE replicas.version END, \
            out_of_sync_since = CASE WHEN t.in_sync THEN NULL \
                                     ELSE COALESCE(replicas.out_of_sync_since, (SELECT now FROM clock)) END, \
            bytes = COALESCE(t.bytes, replicas.bytes), packs = COALESCE(t.packs, replicas.packs), \
-           loose = COALESCE(t.loose, replicas.loose), \
+           loose = COALESCE(t.loose, replicas.loose), indexed = COALESCE(t.indexed, replicas.indexed), \
            verified_at = CASE WHEN t.generation IS NULL THEN replicas.verified_at ELSE (SELECT now FROM clock) END \
           FROM jsonb_to_recordset($3) AS t (fileserver_id BIGINT, checksum TEXT, checksum_key BIGINT, \
-                       in_sync BOOLEAN, bytes BIGINT, packs BIGINT, loose BIGINT, generation BIGINT) \
+                       in_sync BOOLEAN, bytes BIGINT, packs BIGINT, loose BIGINT, indexed BOOLEAN, generation BIGINT) \
          WHERE replicas.repository_id = $1 AND replicas.fileserver_id = t.fileserver_id \
-           AND replicas.state <> 'creating'",
+           AND replicas.state <> 'creating' AND replicas.damage IS NULL",
     );
     within!(&mut *tx, c => sqlx::query(text)
         .bind(repository.id).bind(version).bind(Json(&rows)).execute(c).await.map(drop))
@@ -200,7 +215,8 @@ pub(super) async fn raise_seats(tx: &mut Tx, repository: RepositoryId) -> Result
     .doing("raising a repository's seats")
 }
 
-/// Makes the row of a copy that is about to be made, in state creating; one that is there in that state is kept.
+/// Makes the row of a copy that is about to be made, in state creating; one that is there in that state is kept. The
+/// row says where it is copied from, so that a later attempt goes on from there.
 ///
 /// # Errors
 /// When a replica in another state is there, or the engine fails.

@@ -99,11 +99,13 @@ pub async fn replicas_of(db: &Database, ids: &[RepositoryId]) -> Result<Vec<Repl
     let ids = bounded(ids)?;
     let text = db.engine().text(
         "/* repositories::replicas_of, sqlite */ SELECT repository_id, fileserver_id, state, version, checksum, \
-                checksum_key, in_sync, out_of_sync_since, bytes, verified_at \
+                checksum_key, in_sync, out_of_sync_since, bytes, verified_at, damage, \
+                copied_from \
            FROM replicas WHERE repository_id IN (SELECT value FROM json_each($1)) \
           ORDER BY repository_id, fileserver_id",
         "/* repositories::replicas_of, postgres */ SELECT repository_id, fileserver_id, state, version, checksum, \
-                checksum_key, in_sync, out_of_sync_since, bytes, verified_at \
+                checksum_key, in_sync, out_of_sync_since, bytes, verified_at, damage, \
+                copied_from \
            FROM replicas WHERE repository_id = ANY($1) ORDER BY repository_id, fileserver_id",
     );
     let rows: Vec<ReplicaRow> =

@@ -67,7 +67,7 @@ impl TryFrom<RepositoryRow> for Repository {
 }
 
 /// `repository_id, fileserver_id, state, version, checksum, checksum_key, in_sync, out_of_sync_since, bytes,
-/// verified_at` of `replicas`.
+/// verified_at, damage, copied_from` of `replicas`.
 #[derive(Debug, sqlx::FromRow)]
 pub(crate) struct ReplicaRow {
     repository_id: RepositoryId,
@@ -80,6 +80,8 @@ pub(crate) struct ReplicaRow {
     out_of_sync_since: Option<Millis>,
     bytes: i64,
     verified_at: Option<Millis>,
+    damage: Option<String>,
+    copied_from: Option<FileserverId>,
 }
 
 impl TryFrom<ReplicaRow> for Replica {
@@ -96,6 +98,8 @@ impl TryFrom<ReplicaRow> for Replica {
             out_of_sync_since: row.out_of_sync_since,
             bytes: row.bytes,
             verified_at: row.verified_at,
+            damage: row.damage,
+            copied_from: row.copied_from,
         })
     }
 }
@@ -123,6 +127,7 @@ pub(crate) struct FileserverRow {
     disk_free: i64,
     load: i64,
     processes: i64,
+    long_reads: i64,
     weight: i64,
     agent_version: Option<String>,
     git_version: Option<String>,
@@ -155,6 +160,7 @@ impl TryFrom<FileserverRow> for Fileserver {
             disk_free: row.disk_free,
             load: row.load,
             processes: row.processes,
+            long_reads: row.long_reads,
             weight: row.weight,
             agent_version: row.agent_version,
             git_version: row.git_version,

@@ -14,6 +14,7 @@ use base64::Engine as _;
 mod attempts;
 mod bounds;
 mod brakes;
+mod drains;
 mod findings;
 mod history;
 mod inventory;

@@ -15,11 +15,12 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// That of a step, by its word: history may hold steps of a newer program.
+    /// That of a step, by its word: history may hold steps of a newer program. A move has none: what it adds and
+    /// what leaves for it are one.
     #[must_use]
     pub fn of(step: &str) -> Option<Self> {
         match step {
-            "replicate" | "move" => Some(Self::Adds),
+            "replicate" => Some(Self::Adds),
             "remove" => Some(Self::Removes),
             _ => None,
         }

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The largest answer of a short call.
 const ANSWER_MOST: usize = 64 * 1024 * 1024;
+/// How long long work may take to begin to answer.
+const BEGINNING: Duration = Duration::from_mins(1);
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(2);
 
@@ -68,7 +70,8 @@ impl<'a> Call<'a> {
     pub(super) async fn watched<T: DeserializeOwned>(self, watch: &Watch) -> Result<T, CallError> {
         let to = self.to;
         let work = async {
-            let answer = timed(to, watch.quiet, self.send()).await?;
+            // It may have to wait there for its turn, and for a predecessor to end.
+            let answer = timed(to, watch.quiet.max(BEGINNING), self.send()).await?;
             lines::last(to, answer, watch).await
         };
         tokio::select! {

@@ -138,6 +138,13 @@ pub struct ReplicaRow {
     pub packs: Option<i64>,
     /// Loose objects, as last counted; none: 0.
     pub loose: Option<i64>,
+    /// Whether it has a bitmap and a commit-graph.
+    #[serde(default)]
+    pub indexed: bool,
+    /// How long ago its objects were checked; none: never.
+    pub scrubbed: Option<String>,
+    /// Since when it is in its state; none: since the moment.
+    pub since: Option<String>,
 }
 
 /// A difference that the inventory found.

@@ -7,14 +7,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The shipped goals' files: name and text.
-pub const FILES: [(&str, &str); 9] = [
+pub const FILES: [(&str, &str); 12] = [
     ("agents-current.sql", include_str!("../../goals/agents-current.sql")),
+    ("changes-finish.sql", include_str!("../../goals/changes-finish.sql")),
     ("controller-works.sql", include_str!("../../goals/controller-works.sql")),
     ("disks-balance.sql", include_str!("../../goals/disks-balance.sql")),
     ("headroom-remains.sql", include_str!("../../goals/headroom-remains.sql")),
     ("last-copies-safe.sql", include_str!("../../goals/last-copies-safe.sql")),
     ("racks-differ.sql", include_str!("../../goals/racks-differ.sql")),
     ("replicas-match.sql", include_str!("../../goals/replicas-match.sql")),
+    ("replicas-packed.sql", include_str!("../../goals/replicas-packed.sql")),
+    ("replicas-scrubbed.sql", include_str!("../../goals/replicas-scrubbed.sql")),
     ("replicas-suffice.sql", include_str!("../../goals/replicas-suffice.sql")),
     ("replicas-verified.sql", include_str!("../../goals/replicas-verified.sql")),
 ];

@@ -4,12 +4,13 @@
 //! is stable, and has a page of its name in `docs/runbook/`.
 
 use super::shapes::{HealthCode, HealthReport};
+use crate::database::drains::Drain;
 use crate::database::report::{self, BacklogCounts, tally, work};
 use crate::database::{self, Database};
 use crate::model::Millis;
 use crate::model::brake::{BLIND, Brake, START};
 use crate::model::finding::FindingState;
-use crate::model::fleet::{Fileserver, Health};
+use crate::model::fleet::{Fileserver, Health, Intent};
 use crate::model::goal::{GoalState, GoalStatus};
 
 /// Evaluations in a row that did not finish before a goal is stale.
@@ -22,7 +23,7 @@ pub const STALLED_AFTER: Millis = 600_000;
 const NAMED: usize = 3;
 
 /// All codes, the most urgent first.
-pub const ALL: [&str; 10] = [
+pub const ALL: [&str; 11] = [
     "LAST_COPY",
     "FILESERVER_EMPTY",
     "CONTROLLER_BLIND",
@@ -32,6 +33,7 @@ pub const ALL: [&str; 10] = [
     "GOAL_INVALID",
     "GOAL_BRAKED",
     "BACKLOG_STALLED",
+    "DRAIN_STALLED",
     "FILESERVER_SILENT",
 ];
 
@@ -44,6 +46,8 @@ pub struct Facts<'a> {
     pub backlog: &'a BacklogCounts,
     /// All fileservers.
     pub fileservers: &'a [Fileserver],
+    /// Fileservers that are being emptied.
+    pub drains: &'a [Drain],
     /// All brakes.
     pub brakes: &'a [Brake],
     /// Repairs that could start for [`STALLED_AFTER`] and of which nothing was done or failed meanwhile.
@@ -118,6 +122,7 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
         "GOAL_INVALID" => goal_invalid(facts),
         "GOAL_BRAKED" => goal_braked(facts),
         "BACKLOG_STALLED" => backlog_stalled(facts),
+        "DRAIN_STALLED" => drain_stalled(facts),
         _ => fileserver_silent(facts),
     }?;
     Some(HealthCode { code: code.to_owned(), sentence, hint })
@@ -214,8 +219,24 @@ fn backlog_stalled(facts: &Facts<'_>) -> Said {
     Some((sentence, hint.to_owned()))
 }
 
+/// Copies are left, none went for ten minutes, and nothing works on them.
+fn drain_stalled(facts: &Facts<'_>) -> Said {
+    let stalled = |one: &&Drain| one.left > 0 && !one.working && facts.now - one.moved_at > STALLED_AFTER;
+    let all: Vec<&Drain> = facts.drains.iter().filter(stalled).collect();
+    let names = named(all.iter().map(|one| one.name.as_str()))?;
+    let left: i64 = all.iter().map(|one| one.left).sum();
+    let sentence = format!("{names}: {left} copies are left, and none went for ten minutes");
+    Some((sentence, "trued fileserver evacuate NAME --watch names what is in the way".to_owned()))
+}
+
+/// A retired one may be gone, and a lost one is.
 fn fileserver_silent(facts: &Facts<'_>) -> Said {
-    let silent = facts.fileservers.iter().filter(|one| one.health == Health::Offline);
+    let lost =
+        |one: &Fileserver| facts.drains.iter().any(|drain| drain.id == one.id && drain.lost_at.is_some());
+    let silent = facts
+        .fileservers
+        .iter()
+        .filter(|one| one.health == Health::Offline && one.intent != Intent::Retire && !lost(one));
     let names = named(silent.map(|one| one.name.as_str()))?;
     Some((format!("{names} does not answer"), "trued fileserver show NAME, then its agent's log".to_owned()))
 }
@@ -249,7 +270,7 @@ mod tests {
     }
 
     fn facts<'a>(goals: &'a [GoalStatus], backlog: &'a BacklogCounts, brakes: &'a [Brake]) -> Facts<'a> {
-        Facts { goals, backlog, fileservers: &[], brakes, stalled: &[], now: 0 }
+        Facts { goals, backlog, fileservers: &[], drains: &[], brakes, stalled: &[], now: 0 }
     }
 
     fn brake(name: &str) -> Brake {
@@ -296,6 +317,39 @@ mod tests {
             both.sentence
         );
         assert!(report(&facts(&[], &none, &[])).codes.is_empty());
+    }
+
+    #[test]
+    fn a_drain_that_nothing_leaves_and_nobody_works_on_is_stalled() {
+        let none = BacklogCounts::default();
+        let drain = Drain {
+            id: crate::model::id::FileserverId(7),
+            name: "fs-07".into(),
+            health: "online".into(),
+            since: 0,
+            replicas: 9,
+            left: 3,
+            moved_at: 0,
+            lost_at: None,
+            processes: 0,
+            seen_at: None,
+            working: false,
+        };
+        let raised = |drain: Drain, now| {
+            report(&Facts { drains: &[drain], now, ..facts(&[], &none, &[]) })
+                .details
+                .into_iter()
+                .map(|one| one.sentence)
+                .collect::<Vec<_>>()
+        };
+        let said = raised(drain.clone(), STALLED_AFTER + 1);
+        assert_eq!(said, ["fs-07: 3 copies are left, and none went for ten minutes"]);
+        assert!(raised(drain.clone(), STALLED_AFTER - 1).is_empty());
+        assert!(
+            raised(Drain { working: true, ..drain.clone() }, STALLED_AFTER + 1).is_empty(),
+            "a copy may take hours"
+        );
+        assert!(raised(Drain { left: 0, ..drain }, STALLED_AFTER + 1).is_empty());
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::problem::{Answer, Problem, did_you_mean};
 use super::shapes::{
-    AddFileserver, Changed, Enrolled, FileserverList, FileserverRow, FileserverShown, SetIntent,
+    AddFileserver, Changed, Enrolled, Evacuate, FileserverList, FileserverRow, FileserverShown, SetIntent,
 };
 use super::state::Api;
-use super::{parts, status};
+use super::{drains, parts, status};
 use crate::database::audit::{self, Change};
 use crate::database::fileservers;
 use crate::model::fleet::{Fileserver, Intent};
@@ -47,6 +47,7 @@ pub async fn shown(api: &Api, one: Fileserver) -> Result<FileserverShown, Proble
         capacity: one.capacity,
         load: one.load,
         processes: one.processes,
+        long_reads: one.long_reads,
         agent_version: one.agent_version,
         git_version: one.git_version,
         seen_at: one.seen_at,
@@ -99,17 +100,20 @@ pub async fn add(State(api): State<Api>, Json(ask): Json<AddFileserver>) -> Answ
 /// `PUT /api/v1/fileservers/{name}/intent`
 ///
 /// # Errors
-/// When there is no such fileserver, the intent needs what this version does not know, or the engine fails.
+/// When there is no such fileserver, it cannot be as things stand (`unsafe`), or the engine fails.
 pub async fn set_intent(
     State(api): State<Api>,
     Path(name): Path<String>,
     Json(ask): Json<SetIntent>,
 ) -> Answer<Changed> {
-    if matches!(ask.intent, Intent::Evacuate | Intent::Retire) {
-        return Err(Problem::bad_request(format!("{} comes with a later version", ask.intent))
-            .hint("serve and quiesce are known"));
-    }
     let one = find(&api, &name).await?;
+    if ask.intent == Intent::Evacuate {
+        let ask = Evacuate { fileservers: vec![one.name], reason: ask.reason, dry_run: ask.dry_run };
+        return Ok(Json(drains::evacuate(&api, &ask).await?));
+    }
+    if ask.intent == Intent::Retire {
+        drains::may_retire(&api, &one).await?;
+    }
     let (name, was, will) = (one.name, one.intent, ask.intent);
     if was == will {
         let message = format!("fileserver {name} is to {will} already");

@@ -2,7 +2,9 @@
 
 use super::codes::{self, Facts};
 use crate::clock;
-use crate::database::{Database, Result, brakes, fileservers, goals, pauses, report, suspects};
+use crate::database::{
+    Database, Result, brakes, drains, fileservers, goals, pauses, report, suspects, tidying,
+};
 use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
@@ -58,6 +60,9 @@ impl Sampler {
             let count = all.iter().filter(|one| one.health == *health).count();
             self.metrics.fileservers(*health, i64::try_from(count).unwrap_or(i64::MAX));
         }
+        for (name, count) in tidying::locks_removed(db).await? {
+            self.metrics.locks_removed(&name, count);
+        }
         let backlog = report::backlog::counts(db).await?;
         for state in FindingState::ALL {
             self.metrics.backlog(*state, backlog.of(*state));
@@ -65,8 +70,10 @@ impl Sampler {
         self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
         let brakes = brakes::all(db).await?;
         let stalled = codes::stalled(db, &backlog, now).await?;
+        let drains = drains::all(db).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let facts = Facts { goals, backlog, fileservers, brakes: &brakes, stalled: &stalled, now };
+        let facts =
+            Facts { goals, backlog, fileservers, drains: &drains, brakes: &brakes, stalled: &stalled, now };
         let raised = codes::report(&facts).codes;
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));

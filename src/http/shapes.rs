@@ -2,6 +2,7 @@
 //! Times are milliseconds since 1970 UTC unless their name says otherwise, sizes are bytes.
 
 mod changes;
+mod drains;
 
 mod work;
 
@@ -13,6 +14,8 @@ pub use work::{
     AttemptList, BacklogIds, CancelAttempt, Chosen, FindingStory, LimitList, LimitRow, Moved, RepairList,
     RepairRow, SetLimit,
 };
+
+pub use drains::{AskToStop, Blocker, Confirmed, DrainList, DrainRow, DrainShown, Evacuate, MayStop, Named};
 
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow, FlagRow};
 use crate::model::Millis;
@@ -37,6 +40,9 @@ pub struct Status {
     pub backlog: Backlog,
     /// All fileservers.
     pub fileservers: Vec<FileserverRow>,
+    /// Fileservers that are being emptied.
+    #[serde(default)]
+    pub drains: Vec<DrainShown>,
     /// What holds repairs, or was released by a person.
     #[serde(default)]
     pub brakes: Vec<BrakeRow>,
@@ -225,6 +231,9 @@ pub struct FileserverShown {
     pub load: i64,
     /// Git processes.
     pub processes: i64,
+    /// Reads that have run for over a minute.
+    #[serde(default)]
+    pub long_reads: i64,
     /// Version of the agent.
     pub agent_version: Option<String>,
     /// Version of git.

@@ -1,10 +1,12 @@
 //! The fleet at a glance, and the codes that a person should know of.
 
 use super::codes::{self, Facts};
+use super::drains::progress;
 use super::problem::{Answer, Problem};
-use super::shapes::{Backlog, BrakeRow, FileserverRow, GoalRow, Status};
+use super::shapes::{Backlog, BrakeRow, DrainShown, FileserverRow, GoalRow, Status};
 use super::state::Api;
 use super::steering;
+use crate::database::drains::{self, Drain};
 use crate::database::pauses::{self, Pause};
 use crate::database::report::BacklogCounts;
 use crate::database::{brakes, fileservers, goals, report};
@@ -37,11 +39,13 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let brakes = brakes::all(&api.db).await?;
     let held: BTreeMap<_, _> = brakes::held(&api.db).await?.into_iter().collect();
     let rows = rows(api, &all).await?;
+    let drains = drains::all(&api.db).await?;
     let stalled = codes::stalled(&api.db, &counts, now).await?;
     let facts = Facts {
         goals: &states,
         backlog: &counts,
         fileservers: &all,
+        drains: &drains,
         brakes: &brakes,
         stalled: &stalled,
         now,
@@ -52,10 +56,23 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         goals: states.into_iter().map(|one| goal_row(one, &pauses)).collect(),
         backlog: backlog(&counts, now),
         fileservers: rows,
+        drains: drains.iter().map(|one| drain_shown(one, now)).collect(),
         brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
         health,
         notes: api.source.note().map(str::to_owned).into_iter().collect(),
     })
+}
+
+fn drain_shown(drain: &Drain, now: Millis) -> DrainShown {
+    let (percent, ahead) = progress(drain, now);
+    DrainShown {
+        name: drain.name.clone(),
+        percent,
+        left: drain.left,
+        seconds_left: ahead.map(|ms| ms / 1_000),
+        processes: drain.processes,
+        lost: drain.lost_at.is_some(),
+    }
 }
 
 fn brake_row(brake: Brake, held: &BTreeMap<String, i64>) -> BrakeRow {

@@ -143,11 +143,15 @@ fn status(name: &str) -> Status {
         load: 0,
         processes: 0,
         long_reads: 0,
+        whole_disk: false,
         agent_version: "1".into(),
         git_version: "2".into(),
         inventory_generation: 1,
         inventory_complete: true,
         parts_digest: String::new(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     }
 }
@@ -226,11 +230,81 @@ async fn intents_and_wanted_copies_change_once_and_not_in_a_dry_run() {
     let (_, first) = fixture.ask("PUT", path, ask(false)).await;
     let (_, second) = fixture.ask("PUT", path, ask(false)).await;
     assert_eq!([&dry["changed"], &first["changed"], &second["changed"]], [false, true, false]);
-    let (status, later) = fixture.ask("PUT", path, Some(json!({ "intent": "evacuate" }))).await;
-    assert_eq!((status, later["code"].as_str()), (StatusCode::BAD_REQUEST, Some("bad-request")));
     let (status, answer) = fixture.ask("GET", "/api/v1/fileservers/fs1", None).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert_eq!(answer["hint"], "did you mean fs-1?");
+    fixture.scratch.close().await;
+}
+
+// Case 7: a drain with nowhere to go says so at once, with the sums.
+#[tokio::test]
+async fn an_evacuation_is_proven_first_and_refused_with_the_sums() {
+    let fixture = fixture().await;
+    fixture.fleet(3).await;
+    let plan = fixture.plan("a/b").await;
+    let path = format!("/api/v1/imports/{}/finish", plan.id);
+    fixture.ask("POST", &path, Some(Fixture::receipts(&plan, &[1, 1, 1]))).await;
+    let evacuate = |dry_run| Some(json!({ "fileservers": ["fs-1"], "reason": "old", "dry_run": dry_run }));
+    let (status, no) = fixture.ask("POST", "/api/v1/drains", evacuate(false)).await;
+    assert_eq!((status, &no["code"]), (StatusCode::CONFLICT, &json!("unsafe")));
+    assert_eq!(no["message"], "fs-1 cannot be emptied: needs 3 others, has 2");
+    let retire = Some(json!({ "intent": "retire" }));
+    let (_, no) = fixture.ask("PUT", "/api/v1/fileservers/fs-1/intent", retire).await;
+    assert_eq!(
+        (&no["code"], &no["message"]),
+        (&json!("unsafe"), &json!("fileserver fs-1 still holds 1 replicas"))
+    );
+    fixture.fleet(4).await;
+    let (_, dry) = fixture.ask("POST", "/api/v1/drains", evacuate(true)).await;
+    assert_eq!(
+        (&dry["changed"], &dry["message"]),
+        (&json!(false), &json!("fs-1 would be emptied: 10 B to be placed, 10 B can be"))
+    );
+    let (_, none) = fixture.ask("GET", "/api/v1/drains", None).await;
+    assert_eq!(none, json!({ "drains": [] }));
+    let (_, yes) = fixture.ask("POST", "/api/v1/drains", evacuate(false)).await;
+    assert_eq!(yes["changed"], true);
+    let (_, list) = fixture.ask("GET", "/api/v1/drains?fileservers=fs-1", None).await;
+    let drain = &list["drains"][0];
+    assert_eq!((&drain["name"], &drain["left"], &drain["done"]), (&json!("fs-1"), &json!(1), &json!(false)));
+    let (_, shown) = fixture.ask("GET", "/api/v1/status", None).await;
+    assert_eq!((&shown["drains"][0]["name"], &shown["drains"][0]["percent"]), (&json!("fs-1"), &json!(0)));
+    let (_, second) = fixture.ask("POST", "/api/v1/drains", Some(json!({ "fileservers": ["fs-2"] }))).await;
+    assert_eq!(
+        second["message"], "fs-2 cannot be emptied: needs 3 others, has 2",
+        "what leaves already is counted"
+    );
+    fixture.ask("PUT", "/api/v1/fileservers/fs-1/intent", Some(json!({ "intent": "serve" }))).await;
+    let (_, none) = fixture.ask("GET", "/api/v1/drains", None).await;
+    assert_eq!(none, json!({ "drains": [] }), "cancelled at any moment");
+    fixture.scratch.close().await;
+}
+
+#[tokio::test]
+async fn stopping_is_answered_with_counts_and_kept_and_what_answers_is_not_lost() {
+    let fixture = fixture().await;
+    fixture.fleet(3).await;
+    let plan = fixture.plan("a/b").await;
+    let path = format!("/api/v1/imports/{}/finish", plan.id);
+    fixture.ask("POST", &path, Some(Fixture::receipts(&plan, &[1, 1, 1]))).await;
+    let ask = |name| Some(json!({ "fileservers": [name], "keep_ms": 60_000 }));
+    let (_, yes) = fixture.ask("POST", "/api/v1/stops", ask("fs-1")).await;
+    assert_eq!((&yes["ok"], &yes["below"], &yes["one_more"]), (&json!(true), &json!(0), &json!(1)));
+    let (_, no) = fixture.ask("POST", "/api/v1/stops", ask("fs-2")).await;
+    assert_eq!(
+        (&no["ok"], &no["below"], &no["stopped_by_others"]),
+        (&json!(false), &json!(1), &json!(["fs-1"]))
+    );
+    let (status, _) =
+        fixture.ask("POST", "/api/v1/stops", Some(json!({ "fileservers": ["fs-2"], "keep_ms": 1 }))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let (_, no) = fixture.ask("POST", "/api/v1/fileservers/fs-1/lost", Some(json!({}))).await;
+    assert_eq!(
+        (&no["code"], &no["message"]),
+        (&json!("unsafe"), &json!("fileserver fs-1 answers: it is not lost"))
+    );
+    let (_, no) = fixture.ask("POST", "/api/v1/fileservers/fs-1/accept-empty", Some(json!({}))).await;
+    assert_eq!(no["code"], "refused");
     fixture.scratch.close().await;
 }
 

@@ -89,6 +89,12 @@ words!(
         Move = "move",
         /// Compare a replica with its disk.
         Verify = "verify",
+        /// Check every object of a replica.
+        Scrub = "scrub",
+        /// Pack a replica anew, with what makes reading it cheap.
+        Repack = "repack",
+        /// Finish or undo a copy or a removal that nobody works on any more.
+        Resume = "resume",
         /// Run an operator's own program.
         Exec = "exec",
     }
@@ -100,7 +106,7 @@ impl Step {
     pub const fn brings_bytes(self) -> bool {
         match self {
             Self::Resync | Self::Replicate | Self::Move => true,
-            Self::Verify | Self::Exec => false,
+            Self::Verify | Self::Scrub | Self::Repack | Self::Resume | Self::Exec => false,
         }
     }
 

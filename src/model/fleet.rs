@@ -116,6 +116,8 @@ pub struct Fileserver {
     pub load: i64,
     /// Git processes that run there now.
     pub processes: i64,
+    /// Reads that have run there for over a minute.
+    pub long_reads: i64,
     /// Share of new replicas it is offered, in hundredths; 100 is ordinary.
     pub weight: i64,
     /// Version of the agent.
@@ -178,4 +180,8 @@ pub struct Replica {
     pub bytes: i64,
     /// When it was last compared with its disk.
     pub verified_at: Option<Millis>,
+    /// What git found wrong with its objects; the copy is made anew, and has no checksum until then.
+    pub damage: Option<String>,
+    /// In state creating: where it is copied from, so that it goes on from there.
+    pub copied_from: Option<FileserverId>,
 }

@@ -4,7 +4,7 @@
 //! finds a table that stands in neither half.
 
 /// What goals may read, by name.
-pub const PUBLISHED: [&str; 28] = [
+pub const PUBLISHED: [&str; 29] = [
     "attempt_history",
     "attempts",
     "audit",
@@ -30,6 +30,7 @@ pub const PUBLISHED: [&str; 28] = [
     "racks",
     "replicas",
     "repositories",
+    "stops",
     "suspect",
     "suspects",
     "tombstones",

@@ -5,15 +5,21 @@
 //! | --- | --- | --- |
 //! | `GET /livez` | none | 200, text |
 //! | `GET /v1/status` | observe | [`Status`] |
+//! | `GET /v1/parts` | observe | [`PartsList`] |
 //! | `PUT /v1/parts` (body [`PartsList`]) | configure | 204 |
 //! | `GET /v1/inventory?since=G&after=ID&limit=N` | observe | [`InventoryPage`] |
 //! | `POST /v1/repositories/{id}/checksum` (body [`ChecksumRequest`]) | verify | [`ChecksumAnswer`] |
 //! | `POST /v1/repositories/{id}/verify` (body [`ChecksumRequest`]) | verify | lines of [`Line`]`<`[`VerifyAnswer`]`>` |
+//! | `POST /v1/repositories/{id}/scrub` (body [`ChecksumRequest`]) | verify | lines of [`Line`]`<`[`VerifyAnswer`]`>` |
+//! | `POST /v1/repositories/{id}/repack` | repair | lines of [`Line`]`<`[`RepackAnswer`]`>` |
 //! | `POST /v1/repositories/{id}/resync` (body [`ResyncRequest`]) | repair, with source | lines of [`Line`]`<`[`CopyAnswer`]`>` |
 //! | `POST /v1/repositories/{id}/replicate` (body [`ReplicateRequest`]) | repair, with source | lines of [`Line`]`<`[`CopyAnswer`]`>` |
 //! | `POST /v1/repositories/{id}/quarantine` (body [`QuarantineRequest`]) | repair | [`QuarantineAnswer`] |
 //! | `PUT /v1/repositories/{id}/import/pack?object_format=F` (body: a pack; none sent for an empty repository) | import | [`PackAnswer`] |
 //! | `POST /v1/repositories/{id}/import` (body [`ImportRequest`]) | import | [`ImportAnswer`] |
+//! | `GET /v1/repositories/{id}/epochs` | verify | [`EpochsAnswer`](super::contents::EpochsAnswer) |
+//! | `PUT /v1/repositories/{id}/identity` (body [`Identity`]) | repair | 204 |
+//! | `GET /v1/contents?after=ID&limit=N` | observe | [`ContentsPage`](super::contents::ContentsPage) |
 //! | `GET /v1/repositories/{id}/references` | read | text, see below |
 //! | `POST /v1/repositories/{id}/hold` | read | [`Manifest`] |
 //! | `GET /v1/repositories/{id}/files/{path}` with `Range` | read | bytes of one file of the manifest |
@@ -120,6 +126,9 @@ pub struct Status {
     pub root: String,
     /// Bytes it may use.
     pub capacity: i64,
+    /// Whether capacity and use are those of the disk as a whole; else of repositories alone.
+    #[serde(default)]
+    pub whole_disk: bool,
     /// Bytes it uses.
     pub disk_used: i64,
     /// Bytes that new copies may take.
@@ -140,6 +149,15 @@ pub struct Status {
     pub inventory_complete: bool,
     /// Digest of the list of parts that it believes; see [`PartsList::digest`].
     pub parts_digest: String,
+    /// Locks of dead gits that it removed since it started.
+    #[serde(default)]
+    pub locks_removed: i64,
+    /// The highest repair epoch that it has seen, of any repository.
+    #[serde(default)]
+    pub highest_repair_epoch: i64,
+    /// The highest push epoch that it has seen, of any repository.
+    #[serde(default)]
+    pub highest_push_epoch: i64,
     /// What is wrong, found by the self-test: a sync that fails, a root that is gone. None: all is well.
     pub trouble: Option<String>,
 }
@@ -228,8 +246,29 @@ pub struct VerifyAnswer {
     pub packs: i64,
     /// Loose objects.
     pub loose: i64,
+    /// Whether it has a bitmap and a commit-graph.
+    #[serde(default)]
+    pub indexed: bool,
     /// The inventory generation whose flag this verification answers.
     pub generation: i64,
+    /// Whether every object was checked. `problem` is then damage that only a new copy mends.
+    #[serde(default)]
+    pub deep: bool,
+}
+
+/// How a copy is packed after it was packed anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepackAnswer {
+    /// Bytes on disk.
+    pub bytes: i64,
+    /// Packs.
+    pub packs: i64,
+    /// Loose objects.
+    pub loose: i64,
+    /// Whether it has a bitmap and a commit-graph.
+    pub indexed: bool,
+    /// What happened, in a sentence for people.
+    pub message: String,
 }
 
 /// What a copy is to be, written beside it, enough to rebuild SQL from disks.

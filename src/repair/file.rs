@@ -85,7 +85,9 @@ pub struct FileError {
 pub const fn subject_of(step: Step) -> Option<SubjectKind> {
     match step {
         Step::Replicate => Some(SubjectKind::Repository),
-        Step::Resync | Step::Verify | Step::Move => Some(SubjectKind::Replica),
+        Step::Resync | Step::Verify | Step::Move | Step::Scrub | Step::Repack | Step::Resume => {
+            Some(SubjectKind::Replica)
+        }
         Step::Exec => None,
     }
 }
@@ -103,7 +105,7 @@ impl Repair {
     /// finding needs its repository.
     #[must_use]
     pub const fn yields(&self) -> bool {
-        matches!(self.step, Step::Verify)
+        matches!(self.step, Step::Verify | Step::Scrub | Step::Repack)
     }
 
     /// Whether it can be done to such a subject.

@@ -17,8 +17,11 @@ const MAX_FILES: usize = 1_000;
 /// Name and text of each shipped repair.
 const SHIPPED: &[(&str, &str)] = &[
     ("re-replicate", include_str!("../../repairs/re-replicate.toml")),
+    ("repack", include_str!("../../repairs/repack.toml")),
+    ("resume", include_str!("../../repairs/resume.toml")),
     ("rebalance", include_str!("../../repairs/rebalance.toml")),
     ("resync", include_str!("../../repairs/resync.toml")),
+    ("scrub", include_str!("../../repairs/scrub.toml")),
     ("verify", include_str!("../../repairs/verify.toml")),
 ];
 
@@ -177,13 +180,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_repairs_are_repairs_and_only_verify_yields() {
+    fn the_shipped_repairs_are_repairs_and_those_that_read_or_tidy_yield() {
         let repairs = shipped().unwrap();
         assert_eq!(
             repairs.by_name.keys().collect::<Vec<_>>(),
-            ["re-replicate", "rebalance", "resync", "verify"]
+            ["re-replicate", "rebalance", "repack", "resume", "resync", "scrub", "verify"]
         );
-        assert_eq!(repairs.yielding(), ["verify"]);
+        assert_eq!(repairs.yielding(), ["repack", "scrub", "verify"]);
     }
 
     #[test]

@@ -46,6 +46,25 @@ struct Instead {
     fill_below: Option<u128>,
 }
 
+/// Whether a fileserver takes new copies at all, room aside.
+#[must_use]
+pub fn takes_new(one: &Fileserver) -> bool {
+    unfit(one).is_none()
+}
+
+/// Why a fileserver takes no new copies, whatever they are. What is cheap to know comes first: this is asked of
+/// every fileserver for every plan.
+fn unfit(one: &Fileserver) -> Option<Cause> {
+    let causes = [
+        (one.intent != Intent::Serve, Cause::NotServing),
+        (one.health != Health::Online, Cause::NotOnline),
+        (one.empty_since.is_some(), Cause::EmptyRoot),
+        (one.weight <= 0, Cause::NoWeight),
+        (one.capacity <= 0, Cause::NoStatus),
+    ];
+    causes.into_iter().find_map(|(unfit, cause)| unfit.then_some(cause))
+}
+
 /// Why a fileserver may not take the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
@@ -245,21 +264,8 @@ impl Wish {
         if self.holders.contains(&one.id) {
             return Some(Cause::Holds);
         }
-        // What is cheap to know comes first: this is asked of every fileserver for every plan.
-        if one.intent != Intent::Serve {
-            return Some(Cause::NotServing);
-        }
-        if one.health != Health::Online {
-            return Some(Cause::NotOnline);
-        }
-        if one.empty_since.is_some() {
-            return Some(Cause::EmptyRoot);
-        }
-        if one.weight <= 0 {
-            return Some(Cause::NoWeight);
-        }
-        if one.capacity <= 0 {
-            return Some(Cause::NoStatus);
+        if let Some(cause) = unfit(one) {
+            return Some(cause);
         }
         let crowd = self.racks.get(&one.rack_id).copied().unwrap_or(0);
         if (self.new_rack && crowd > 0) || self.instead.is_some_and(|other| crowd > other.crowd) {

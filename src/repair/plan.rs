@@ -48,10 +48,11 @@ pub fn plan_under(
     let destination = match repair.step {
         Step::Replicate => planner.new_place(seed)?,
         Step::Move => planner.moved_place(seed)?,
-        Step::Resync | Step::Verify | Step::Exec => planner.subject_place()?,
+        Step::Resync | Step::Verify | Step::Scrub | Step::Repack | Step::Exec => planner.subject_place()?,
+        Step::Resume => planner.changing_place()?,
     };
     let source = match repair.step {
-        Step::Verify | Step::Exec => None,
+        Step::Verify | Step::Scrub | Step::Repack | Step::Resume | Step::Exec => None,
         Step::Resync | Step::Replicate | Step::Move => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
@@ -90,6 +91,21 @@ impl Planner<'_> {
         if !matches!(replica.state, ReplicaState::Live | ReplicaState::Leaving) {
             return Err(gone());
         }
+        self.there(id)
+    }
+
+    /// The fileserver of a copy or a removal that was begun and not finished.
+    fn changing_place(&self) -> Result<FileserverId, Deferral> {
+        let id = self.finding.subject.fileserver().ok_or_else(gone)?;
+        let replica = self.repository.on(id).ok_or_else(gone)?;
+        if !matches!(replica.state, ReplicaState::Creating | ReplicaState::Removing) {
+            return Err(gone());
+        }
+        self.there(id)
+    }
+
+    /// A fileserver that answers and holds what SQL believes it to hold.
+    fn there(&self, id: FileserverId) -> Result<FileserverId, Deferral> {
         let fileserver = self.fleet.fileservers.get(&id).ok_or_else(gone)?;
         if fileserver.health != Health::Online {
             return Err(Deferral::FileserverAway { fileserver: fileserver.name.clone() });
@@ -138,11 +154,13 @@ impl Planner<'_> {
             .filter(|fileserver| answers(fileserver))
             .collect();
         if able.is_empty() {
-            return Err(Deferral::NoSource);
+            return Err(self.no_source());
         }
         let barred = able.iter().find_map(|one| self.pressure.barred(one.id));
         able.retain(|one| self.pressure.barred(one.id).is_none());
-        let hint = self.finding.hints.source_id;
+        // A copy that was begun goes on from what arrived: files of another source are other files.
+        let begun = self.repository.on(destination).and_then(|replica| replica.copied_from);
+        let hint = self.finding.hints.source_id.or(begun);
         able.into_iter()
             .min_by_key(|one| {
                 let unasked = hint != Some(one.id);
@@ -150,6 +168,18 @@ impl Planner<'_> {
             })
             .map(|one| one.id)
             .ok_or_else(|| barred.unwrap_or(Deferral::NoSource))
+    }
+}
+
+impl Planner<'_> {
+    /// Why there is no source: those that are good do not answer, or there is none, and only a person can help.
+    fn no_source(&self) -> Deferral {
+        let good = |replica| self.repository.is_definitive(replica);
+        if self.repository.repository.checksum.is_none() || self.repository.replicas.iter().any(good) {
+            return Deferral::NoSource;
+        }
+        let reason = "unrecoverable here: no copy anywhere has the definitive checksum; nothing is removed";
+        Deferral::Stuck { reason: reason.to_owned() }
     }
 }
 

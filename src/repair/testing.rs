@@ -47,6 +47,7 @@ pub fn fileserver(id: i64, rack: i64) -> Fileserver {
         disk_free: 600,
         load: 0,
         processes: 0,
+        long_reads: 0,
         weight: 100,
         agent_version: None,
         git_version: None,
@@ -74,6 +75,8 @@ pub fn replica(repository: i64, fileserver: i64) -> Replica {
         out_of_sync_since: None,
         bytes: 10,
         verified_at: Some(0),
+        damage: None,
+        copied_from: None,
     }
 }
 
@@ -107,6 +110,9 @@ pub fn repair(step: Step) -> Repair {
         Step::Move => "rebalance",
         Step::Resync => "resync",
         Step::Verify => "verify",
+        Step::Scrub => "scrub",
+        Step::Repack => "repack",
+        Step::Resume => "resume",
         Step::Exec => "tell",
     };
     Repair {
@@ -135,6 +141,9 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
         Step::Resync => ("replicas-match", 100),
         Step::Move => ("disks-balance", 20),
         Step::Verify => ("replicas-verified", 50),
+        Step::Scrub => ("replicas-scrubbed", 20),
+        Step::Repack => ("replicas-packed", 30),
+        Step::Resume => ("changes-finish", 250),
         Step::Exec => ("things-told", 20),
     };
     Finding {

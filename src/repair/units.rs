@@ -38,6 +38,17 @@ pub fn show_duration(ms: Millis) -> String {
     format!("{}{unit}", ms / scale)
 }
 
+/// Bytes as people read them: the largest unit that leaves at least one, a tenth where there is one.
+#[must_use]
+pub fn show_size(bytes: i64) -> String {
+    let (unit, scale) = SIZES.iter().rev().find(|(_, scale)| bytes.abs() >= *scale).unwrap_or(&SIZES[0]);
+    let (whole, rest) = (bytes / scale, (bytes % scale).abs());
+    match (rest > 0 && whole.abs() < 100).then(|| i128::from(rest) * 10 / i128::from(*scale)) {
+        Some(tenth) if tenth > 0 => format!("{whole}.{tenth} {unit}"),
+        _ => format!("{whole} {unit}"),
+    }
+}
+
 fn scaled(text: &str, units: &[(&str, i64)], wanted: &str) -> Result<i64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

@@ -48,6 +48,11 @@ struct ByCode {
     code: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByFileserver {
+    fileserver: String,
+}
+
 /// All metrics of this process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -64,6 +69,7 @@ pub struct Metrics {
     backlog_age: Gauge,
     health: Family<ByCode, Gauge>,
     audit_drift: Counter,
+    locks_removed: Family<ByFileserver, Gauge>,
 }
 
 impl Default for Metrics {
@@ -82,6 +88,7 @@ impl Default for Metrics {
             backlog_age: Gauge::default(),
             health: Family::default(),
             audit_drift: Counter::default(),
+            locks_removed: Family::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -123,6 +130,11 @@ impl Default for Metrics {
             "audit_drift",
             "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
             metrics.audit_drift.clone(),
+        );
+        registry.register(
+            "fileserver_locks_removed",
+            "Locks of dead gits that the agent removed since it started",
+            metrics.locks_removed.clone(),
         );
         Self { registry, ..metrics }
     }
@@ -180,6 +192,12 @@ impl Metrics {
     /// Counts what the audit of the suspects found.
     pub fn drift(&self, count: u64) {
         self.audit_drift.inc_by(count);
+    }
+
+    /// Sets how many locks of dead gits a fileserver's agent removed.
+    pub fn locks_removed(&self, fileserver: &str, count: i64) {
+        let label = ByFileserver { fileserver: fileserver.to_owned() };
+        self.locks_removed.get_or_create(&label).set(count);
     }
 
     /// Everything, as OpenMetrics text.

@@ -2,15 +2,25 @@
 
 use super::outcome::Outcome;
 use super::{Worker, millis};
-use crate::database::{attempts, fileservers, inventory, replicas, repositories};
+use crate::database::{attempts, fileservers, inventory, replicas, repositories, tidying};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, AttemptEvent, Ending, Step};
 use crate::model::finding::Subject;
+use crate::model::grant::End;
 use crate::model::id::{FileserverId, RepositoryId};
 use std::time::Duration;
 
 /// How often an ending is tried to be written. Past it the lease runs out, and the goal looks again.
 const WRITES: u32 = 6;
+
+/// Whether the row of a copy stays: it was finished, or broke off for no fault of its place, and goes on from what came.
+/// If it goes on elsewhere, the attempt that begins there forgets this one.
+const fn keeps_copy(event: AttemptEvent, blame: Option<FileserverId>) -> bool {
+    match event {
+        AttemptEvent::Succeed | AttemptEvent::Cancel => true,
+        _ => blame.is_some(),
+    }
+}
 
 impl Worker {
     /// Writes an outcome, if the attempt is still ours.
@@ -30,7 +40,7 @@ impl Worker {
         if let (Some(source), Some(repository)) = (blame, attempt.plan.repository_id) {
             self.doubt(repository, source).await;
         }
-        if attempt.plan.step.begins_copy() && event != AttemptEvent::Succeed {
+        if attempt.plan.step.begins_copy() && !keeps_copy(event, blame) {
             self.abandon(attempt).await;
         }
         let ending = Ending { event, message, bytes, blame };
@@ -45,8 +55,27 @@ impl Worker {
     async fn settle_epoch(&self, attempt: &Attempt, outcome: Outcome) -> Outcome {
         let Outcome::OldEpoch(message) = outcome else { return outcome };
         match attempts::holds(&self.database, attempt.id, attempt.epoch).await {
-            Ok(true) => Outcome::Failed { message, blame: None },
+            Ok(true) => {
+                self.raise_epoch(attempt).await;
+                Outcome::Failed { message, blame: None }
+            }
             _ => Outcome::NotOurs(message),
+        }
+    }
+
+    /// Makes the next claim's epoch higher than what the agent has seen: after a restore of the database it may have
+    /// seen much more than that has given.
+    async fn raise_epoch(&self, attempt: &Attempt) {
+        let raised = async {
+            let (repository, here) = (attempt.plan.repository_id?, attempt.plan.destination_id?);
+            let all = fileservers::all(&self.database).await.ok()?;
+            let one = all.into_iter().find(|one| one.id == here)?;
+            let end = End { name: one.name, url: one.url };
+            let seen = self.agents.epochs(&end, repository).await.ok()?;
+            tidying::raise_epoch(&self.database, repository, seen.repair).await.ok()
+        };
+        if let Some(true) = raised.await {
+            tracing::warn!("the agent has seen higher epochs of the repository: the database went back");
         }
     }
 
@@ -57,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Forgets the row of a copy that was not finished, while the epoch is still this attempt's.
+    /// Forgets the row of a copy that is not gone on with, while the epoch is still this attempt's.
     async fn abandon(&self, attempt: &Attempt) {
         let (Some(repository), Some(here)) = (attempt.plan.repository_id, attempt.plan.destination_id) else {
             return;

@@ -73,12 +73,13 @@ impl Facts {
             plan.destination_id.ok_or_else(|| Outcome::Stale("the plan names no fileserver".into()))?;
         let destination = self.reachable(here)?;
         match plan.step {
-            Step::Verify | Step::Resync => self.has_copy(here)?,
+            Step::Verify | Step::Resync | Step::Scrub | Step::Repack => self.has_copy(here)?,
+            Step::Resume => self.is_changing(here)?,
             Step::Replicate | Step::Move => self.takes_copy(here)?,
             Step::Exec => return Err(Outcome::Stale("a program is done to no replica".into())),
         }
         let source = match (plan.step, plan.source_id) {
-            (Step::Verify | Step::Exec, _) => None,
+            (Step::Verify | Step::Scrub | Step::Repack | Step::Resume | Step::Exec, _) => None,
             (_, None) => return Err(Outcome::Stale("the plan names no source".into())),
             (_, Some(id)) => Some(self.source(id, here)?),
         };
@@ -101,6 +102,14 @@ impl Facts {
     fn has_copy(&self, on: FileserverId) -> Result<(), Outcome> {
         match self.replica(on).map(|replica| replica.state) {
             Some(ReplicaState::Live | ReplicaState::Leaving) => Ok(()),
+            Some(state) => Err(Outcome::Stale(format!("the replica on {} is {state}", self.name(on)))),
+            None => Err(Outcome::Stale(format!("there is no replica on {} any more", self.name(on)))),
+        }
+    }
+
+    fn is_changing(&self, on: FileserverId) -> Result<(), Outcome> {
+        match self.replica(on).map(|replica| replica.state) {
+            Some(ReplicaState::Creating | ReplicaState::Removing) => Ok(()),
             Some(state) => Err(Outcome::Stale(format!("the replica on {} is {state}", self.name(on)))),
             None => Err(Outcome::Stale(format!("there is no replica on {} any more", self.name(on)))),
         }

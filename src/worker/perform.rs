@@ -47,7 +47,7 @@ impl Worker {
         let (progress, seen) = watch::channel::<Option<Progress>>(None);
         let cancel = CancellationToken::new();
         let hang_up = cancel.clone().drop_guard();
-        let watch = Watch { cancel, quiet, progress };
+        let watch = Watch { cancel, quiet: quiet.min(self.settings.silence), progress };
         let work = AssertUnwindSafe(self.work(attempt, &watch)).catch_unwind();
         let lease = self.lease(attempt);
         let outcome = tokio::select! {

@@ -11,8 +11,11 @@ use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
 mod moving;
+mod repack;
 mod replicate;
+mod resume;
 mod resync;
+mod scrub;
 mod verify;
 
 /// What a step is given besides its facts.
@@ -39,6 +42,9 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Replicate => replicate::replicate(task, facts).await,
         Step::Move => moving::move_away(task, facts).await,
         Step::Verify => verify::verify(task, facts).await,
+        Step::Scrub => scrub::scrub(task, facts).await,
+        Step::Repack => repack::repack(task, facts).await,
+        Step::Resume => resume::resume(task, facts).await,
         Step::Exec => Err(Outcome::Stale("a program is not an agent's step".into())),
     }
 }

@@ -8,11 +8,14 @@ use crate::fleet::Agents;
 use crate::model::attempt::{Plan, Step};
 use crate::model::chance::Chance;
 use crate::model::checksum::Checksum;
+use crate::model::contents::EpochsAnswer;
 use crate::model::finding::{Exception, Finding, Hints, Lane, Subject};
 use crate::model::fleet::{Health, ObjectFormat, Replica, Repository};
 use crate::model::grant::{Enrolment, GRANT_HEADER, Grant, Part, Role};
 use crate::model::id::{FileserverId, RepositoryId};
-use crate::model::wire::{ChecksumAnswer, CopyAnswer, Line, Progress, Refusal, RefusalCode, VerifyAnswer};
+use crate::model::wire::{
+    ChecksumAnswer, CopyAnswer, Line, Progress, Refusal, RefusalCode, RepackAnswer, VerifyAnswer,
+};
 use crate::queue::Reminders;
 use crate::repair::Repairs;
 use crate::repair::testing::repair;
@@ -21,7 +24,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use base64::Engine as _;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -109,7 +112,10 @@ pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let agent = Agent { disks: Arc::clone(&disks), open: Arc::clone(&open) };
-        let router = Router::new().route("/v1/repositories/{id}/{what}", post(answer)).with_state(agent);
+        let router = Router::new()
+            .route("/v1/repositories/{id}/epochs", get(epochs))
+            .route("/v1/repositories/{id}/{what}", post(answer))
+            .with_state(agent);
         running.spawn(async move { axum::serve(listener, router).await.unwrap() });
         ids.push(fileserver(scratch.database(), number, &url).await);
     }
@@ -288,6 +294,12 @@ impl Fleet {
         sqlx::query_scalar(text).fetch_one(&pool).await.unwrap()
     }
 
+    /// Forgets all findings, as an evaluation does that returns none.
+    pub(super) async fn resolve(&self) {
+        let text = "DELETE FROM findings WHERE id > 0 RETURNING id";
+        self.number(text).await;
+    }
+
     pub(super) async fn replica(&self, number: usize) -> Option<Replica> {
         let all = repositories::replicas_of(self.db(), &[self.repository.id]).await.unwrap();
         all.into_iter().find(|replica| replica.fileserver_id == self.ids[number - 1])
@@ -329,6 +341,11 @@ pub(super) fn quick() -> Settings {
     }
 }
 
+async fn epochs(State(agent): State<Agent>, Path(id): Path<i64>) -> axum::Json<EpochsAnswer> {
+    let repair = agent.disks.lock().unwrap().epochs.get(&RepositoryId(id)).copied().unwrap_or_default();
+    axum::Json(EpochsAnswer { repair, push: 0 })
+}
+
 /// Every call on a repository.
 async fn answer(
     State(agent): State<Agent>,
@@ -364,11 +381,24 @@ async fn answer(
                     .into_response()
             }
         },
-        "verify" => {
+        "verify" | "scrub" => {
             let checksum = disks.copies.get(&place).copied().flatten();
             let problem = checksum.is_none().then(|| "a pack is cut off".to_owned());
-            let (bytes, packs, loose) = (50, 1, 0);
-            line(&VerifyAnswer { checksum, problem, journal_version: 1, bytes, packs, loose, generation: 5 })
+            let (bytes, packs, loose, deep) = (50, 1, 0, what == "scrub");
+            line(&VerifyAnswer {
+                checksum,
+                problem,
+                journal_version: 1,
+                bytes,
+                packs,
+                loose,
+                indexed: true,
+                generation: 5,
+                deep,
+            })
+        }
+        "repack" => {
+            line(&RepackAnswer { bytes: 40, packs: 1, loose: 0, indexed: true, message: "packed".to_owned() })
         }
         "replicate" if disks.copies.contains_key(&place) => refuse(RefusalCode::Exists),
         _ => {

@@ -38,6 +38,8 @@ macro_rules! on_each_engine {
     )+ };
 }
 
+mod tidying;
+
 on_each_engine! {
 async fn a_resynced_replica_is_in_sync_because_it_was_compared(scratch) {
     let mut fleet = fleet(scratch, 3, 3).await;

@@ -9,11 +9,15 @@
     reason = "tests"
 )]
 
+mod balance;
 mod death;
+mod disks;
+mod drain;
 mod edits;
 mod files;
 mod heal;
 mod refusals;
+mod resume;
 mod split;
 mod support;
 mod trials;

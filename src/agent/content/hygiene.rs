@@ -111,6 +111,7 @@ pub(super) fn remove_stale(repository: &Path) -> Result<Vec<String>, Refusal> {
     let is_stale = |name: &str| is_lock(name) || name == "packed-refs.new";
     sweep(repository, repository, false, &is_stale, &mut removed)?;
     sweep(repository, &repository.join("refs"), true, &is_stale, &mut removed)?;
+    sweep(repository, &repository.join("reftable"), false, &is_stale, &mut removed)?;
     let is_unfinished = |name: &str| name.starts_with("tmp_") || is_lock(name);
     sweep(repository, &repository.join("objects"), true, &is_unfinished, &mut removed)?;
     Ok(removed)

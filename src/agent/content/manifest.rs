@@ -27,7 +27,11 @@ pub(super) async fn hold(store: &Store, id: RepositoryId) -> Result<Manifest, Re
     let copy = opened::open(store, id).await?;
     let now = clock::now();
     let hold = format!("{now:x}-{:x}", NUMBER.fetch_add(1, Ordering::Relaxed));
-    note(&copy.path, &hold, now)?;
+    {
+        // Not amid a deletion: what is listed then would be gone.
+        let _reading = store.holds.read(id).await;
+        note(&copy.path, &hold, now)?;
+    }
     let path = copy.path.clone();
     let listed = disk::blocking(move || {
         if std::fs::symlink_metadata(path.join("objects/info/alternates")).is_ok() {

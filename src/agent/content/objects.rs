@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 
 /// The longest walk or fetch; work that is stuck is ended by whoever waits for it.
-const LONG: Duration = Duration::from_hours(12);
+pub(super) const LONG: Duration = Duration::from_hours(12);
 /// Questions and small changes.
 const SHORT: Duration = Duration::from_mins(10);
 /// Objects asked for in one fetch.

@@ -22,6 +22,8 @@ pub(super) struct Objects {
     pub(super) packs: BTreeSet<String>,
     /// Number of loose objects.
     pub(super) loose: i64,
+    /// Whether a bitmap and a commit-graph are there.
+    pub(super) indexed: bool,
     /// All of them, with their sizes, packs first.
     pub(super) files: Vec<ManifestFile>,
 }
@@ -70,7 +72,15 @@ pub(super) fn scan(repository: &Path) -> Result<Objects, Refusal> {
     for fan in fans {
         scan_directory(repository, &fan, &mut objects)?;
     }
+    objects.indexed = has_graph(&root) && objects.files.iter().any(|file| file.path.ends_with(".bitmap"));
     Ok(objects)
+}
+
+/// Whether there is a commit-graph, in one file or in a chain of them.
+pub(super) fn has_graph(objects: &Path) -> bool {
+    ["info/commit-graph", "info/commit-graphs/commit-graph-chain"]
+        .iter()
+        .any(|name| fs::symlink_metadata(objects.join(name)).is_ok_and(|metadata| metadata.is_file()))
 }
 
 fn scan_directory(repository: &Path, directory: &str, into: &mut Objects) -> Result<(), Refusal> {

@@ -93,7 +93,8 @@ impl<'a> Peer<'a> {
         let _ = self.send(Method::DELETE, &self.url(id, &format!("hold/{hold}")), 0).await;
     }
 
-    /// Streams one file to its place in a copy, synced; `took` is told of bytes and may wait.
+    /// Streams one file to its place in a copy, synced, from where an earlier try had come; `took` is told of bytes and
+    /// may wait.
     pub(super) async fn file<F: Future<Output = ()>>(
         &self,
         id: RepositoryId,
@@ -105,10 +106,12 @@ impl<'a> Peer<'a> {
         let parent = path.parent().unwrap_or(copy);
         let unwritten = |error: std::io::Error| disk::refusal("cannot write", &path, &error);
         tokio::fs::create_dir_all(parent).await.map_err(unwritten)?;
-        let mut to = tokio::fs::File::create(&path).await.map_err(unwritten)?;
+        let mut to = tokio::fs::OpenOptions::new();
+        let mut to = to.create(true).append(true).open(&path).await.map_err(unwritten)?;
         let size = u64::try_from(file.bytes).unwrap_or(0);
-        let (mut have, mut tries, mut all) = (0, 0, 0);
-        loop {
+        let mut have = to.metadata().await.map_err(unwritten)?.len();
+        let (mut tries, mut all) = (0, 0);
+        while have != size {
             let before = have;
             all += 1;
             let broke = self.stream(id, file, &mut to, &mut have, &took).await?;

@@ -1,4 +1,5 @@
-//! A first copy: files streamed into staging, checked, completed by what came since, published whole.
+//! A first copy: files streamed into staging, checked, completed by what came since, published whole. One that was
+//! broken off goes on from what had come, file by file and byte by byte, also after a restart of the agent.
 //!
 //! The source's references are noted before its files are listed, so the list has all that they need; they are asked
 //! for again at the end, and what came between is fetched by git. Configuration, hooks, alternates and links are
@@ -15,7 +16,7 @@ use crate::model::checksum::Checksum;
 use crate::model::wire::{CopyAnswer, Identity, Manifest, Progress, Refusal, RefusalCode, ReplicateRequest};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -81,22 +82,48 @@ pub(super) async fn prepare(
     let (id, format) = (identity.repository, identity.object_format);
     let first = peer.references(id, format).await?;
     let manifest = peer.hold(id, format).await?;
-    let staging = Staging::begin(store, id, "copy", format).await?;
-    let (lock, moved) = (store.layout.lock(id), AtomicI64::new(0));
-    let copying = Copying { store, peer: &peer, identity, work, staging: &staging, lock, moved };
-    let made = copying.make(&first, &manifest, bytes_per_second).await;
+    let mut moved = 0;
+    let made = loop {
+        let (staging, kept) = Staging::go_on(store, id, "copy", format, &manifest.files).await?;
+        let lock = store.layout.lock(id);
+        let copying = Copying {
+            store,
+            peer: &peer,
+            identity,
+            work,
+            staging: &staging,
+            lock,
+            moved: AtomicI64::new(moved),
+            kept,
+            doubted: AtomicBool::new(false),
+        };
+        let made = copying.make(&first, &manifest, bytes_per_second).await;
+        moved = copying.moved.into_inner();
+        let doubted = copying.doubted.into_inner();
+        match made {
+            Ok(references) => {
+                let checksum = references.checksum(&store.key, format);
+                break Ok(Prepared { checksum, references: references.count(), moved, staging });
+            }
+            // What lay there may have been torn by a power cut, or come from another source: that is not this one's
+            // fault, and is found out from the beginning.
+            Err(_) if doubted && kept > 0 => staging.discard().await,
+            Err(refusal) => {
+                if doubted || !goes_on(refusal.code) {
+                    staging.discard().await;
+                }
+                break Err(refusal);
+            }
+        }
+    };
     peer.release(id, &manifest.hold).await;
-    match made {
-        Ok(references) => {
-            let checksum = references.checksum(&store.key, format);
-            let moved = copying.moved.into_inner();
-            Ok(Prepared { checksum, references: references.count(), moved, staging })
-        }
-        Err(refusal) => {
-            staging.discard().await;
-            Err(refusal)
-        }
-    }
+    made
+}
+
+/// Whether what came until then is of use to the next attempt: the source or the caller went away. Of a full disk the
+/// others need the room.
+const fn goes_on(code: RefusalCode) -> bool {
+    matches!(code, RefusalCode::SourceFailed | RefusalCode::Cancelled | RefusalCode::Busy)
 }
 
 struct Copying<'a> {
@@ -107,12 +134,16 @@ struct Copying<'a> {
     staging: &'a Staging,
     lock: PathBuf,
     moved: AtomicI64,
+    /// Bytes that an earlier attempt had brought.
+    kept: i64,
+    /// Whether what lies in staging was found damaged.
+    doubted: AtomicBool,
 }
 
 impl Copying<'_> {
     async fn make(&self, first: &References, manifest: &Manifest, rate: i64) -> Result<References, Refusal> {
         let total: i64 = manifest.files.iter().map(|file| file.bytes).fold(0, i64::saturating_add);
-        let _room = self.store.reserve(total.saturating_add(MARGIN))?;
+        let _room = self.store.reserve(total.saturating_sub(self.kept).saturating_add(MARGIN))?;
         self.stream(manifest, total, rate).await?;
         self.say("checking packs", total);
         self.check_files().await?;
@@ -131,7 +162,7 @@ impl Copying<'_> {
     }
 
     fn say(&self, phase: &str, total: i64) {
-        let bytes = self.moved.load(Ordering::Relaxed);
+        let bytes = self.kept.saturating_add(self.moved.load(Ordering::Relaxed));
         (self.work.progress)(Progress { phase: phase.to_owned(), bytes, total });
     }
 
@@ -147,6 +178,7 @@ impl Copying<'_> {
                 if let Some(due) = due {
                     tokio::time::sleep_until(began + due).await;
                 }
+                self.store.bandwidth.pass(count).await;
             }
         };
         let files = manifest.files.iter().map(|file| {
@@ -189,9 +221,10 @@ impl Copying<'_> {
         objects::connected(self.at(), &tips).await.map_err(|refusal| self.blame(refusal))
     }
 
-    /// All that lies in staging came from the source: damage here is damage there.
+    /// All that lies in staging came from the source: damage here is damage there, unless some of it lay here before.
     fn blame(&self, refusal: Refusal) -> Refusal {
         if refusal.code == RefusalCode::Damaged {
+            self.doubted.store(true, Ordering::Relaxed);
             let message = format!("what source {} gave is damaged: {}", self.peer.name(), refusal.message);
             return Refusal::new(RefusalCode::SourceFailed, message);
         }

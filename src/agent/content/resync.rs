@@ -128,9 +128,15 @@ impl Mending<'_> {
     /// Clears what does not belong in the copy, checks its packs, reads its references. `Damaged`: not to be mended.
     async fn look(&self) -> Result<(Vec<String>, References), Refusal> {
         let (place, format) = (self.place.clone(), self.identity.object_format);
+        let (id, inventory) = (self.identity.repository.0, std::sync::Arc::clone(&self.store.inventory));
         disk::blocking(move || {
             let mut cleared = hygiene::remove_strangers(&place)?;
-            cleared.extend(hygiene::remove_stale(&place)?);
+            let stale = hygiene::remove_stale(&place)?;
+            for path in &stale {
+                tracing::warn!(repository.id = id, path, "removed what a dead git left");
+            }
+            inventory.note_locks(stale.iter().filter(|path| path.as_bytes().ends_with(b".lock")).count());
+            cleared.extend(stale);
             hygiene::check_plain(&place)?;
             if hygiene::settle_config(&place, format)?.is_some() {
                 cleared.push("config".to_owned());

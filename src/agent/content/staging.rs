@@ -1,14 +1,14 @@
 //! A copy that is being made: out of everybody's sight, and either published whole or removed.
 
-use super::{disk, hygiene, identity};
+use super::{disk, hygiene, identity, leavings};
 use crate::agent::store::Store;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
-use crate::model::wire::{Identity, Refusal, RefusalCode};
+use crate::model::wire::{Identity, ManifestFile, Refusal, RefusalCode};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A directory in staging; removed when dropped unless it was published or kept.
+/// A directory in staging; removed when dropped unless it was published or is to be gone on with.
 #[derive(Debug)]
 pub(super) struct Staging {
     path: PathBuf,
@@ -42,6 +42,29 @@ impl Staging {
         })
         .await?;
         Ok(staging)
+    }
+
+    /// A repository in staging with nothing in it but those of these files that came before, whole or in part; and
+    /// their bytes. Whether they are what they should be is for the caller to check, once all are there. It is kept
+    /// when it is dropped: whoever copies this repository next goes on from it.
+    pub(super) async fn go_on(
+        store: &Store,
+        id: RepositoryId,
+        kind: &str,
+        format: ObjectFormat,
+        files: &[ManifestFile],
+    ) -> Result<(Self, i64), Refusal> {
+        let staging = Self { path: place(store, id, kind), armed: false };
+        let (path, root) = (staging.path.clone(), store.layout.root().to_path_buf());
+        let wanted = files.iter().map(|file| (file.path.clone(), file.bytes)).collect();
+        let kept = disk::blocking(move || {
+            let kept = leavings::keep(&path, &wanted)?;
+            disk::make_directories(&root, &path)?;
+            skeleton(&path, format)?;
+            Ok(kept)
+        })
+        .await?;
+        Ok((staging, kept))
     }
 
     /// One that an earlier request kept, if it is there.

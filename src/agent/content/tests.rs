@@ -4,3 +4,4 @@ mod copying;
 mod damage;
 mod exact;
 mod support;
+mod tidying;

@@ -14,6 +14,7 @@ struct Seen {
     bytes: i64,
     packs: i64,
     loose: i64,
+    indexed: bool,
 }
 
 /// Verifies one copy; what is wrong with it is an answer.
@@ -28,7 +29,9 @@ pub(super) async fn verify(store: &Store, id: RepositoryId, work: &Work) -> Resu
         bytes: 0,
         packs: 0,
         loose: 0,
+        indexed: false,
         generation,
+        deep: false,
     };
     let mut seen = Seen::default();
     match look(store, id, work, &mut seen, &mut answer.problem).await {
@@ -43,6 +46,7 @@ pub(super) async fn verify(store: &Store, id: RepositoryId, work: &Work) -> Resu
         },
     }
     (answer.bytes, answer.packs, answer.loose) = (seen.bytes, seen.packs, seen.loose);
+    answer.indexed = seen.indexed;
     Ok(answer)
 }
 
@@ -60,7 +64,7 @@ async fn look(
     let (bytes, objects): (i64, Objects) =
         disk::blocking(move || Ok((disk::usage(&path), packs::scan(&path)?))).await?;
     let count = i64::try_from(objects.packs.len()).unwrap_or(i64::MAX);
-    *seen = Seen { bytes, packs: count, loose: objects.loose };
+    *seen = Seen { bytes, packs: count, loose: objects.loose, indexed: objects.indexed };
     say(work, "checking packs and references");
     let (path, format) = (copy.path.clone(), copy.format);
     let references = disk::blocking(move || {

@@ -1,6 +1,6 @@
 //! A git that runs: its pipes, its end, and who buries it when its owner goes away.
 
-use super::{GitError, Shared};
+use super::{GitError, Pace, Shared};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::future::Future;
 use std::sync::Arc;
@@ -127,6 +127,32 @@ impl RunningGit {
         }
     }
 
+    /// Like [`RunningGit::finish`], at a pace: it works for a while and rests for longer. `told` hears how long it
+    /// has worked.
+    ///
+    /// # Errors
+    /// As [`GitError`].
+    pub async fn finish_at(
+        self,
+        pace: Pace,
+        within: Duration,
+        cancel: &CancellationToken,
+        told: impl Fn(&str, Duration),
+    ) -> Result<GitOutput, GitError> {
+        let group = self.life.as_ref().and_then(|life| life.group);
+        let signal = move |signal| {
+            if let Some(group) = group {
+                let _ = kill_process_group(group, signal);
+            }
+        };
+        tokio::select! {
+            // In this order: once it has ended, its number may be another's.
+            biased;
+            ended = self.converse(&[], REST, within, cancel) => ended,
+            () = pace.keep(signal, told) => Err(GitError::Cancelled),
+        }
+    }
+
     /// Ends it and everything it started, and waits until they are gone.
     pub async fn end(mut self) {
         self.stdin = None;
@@ -164,6 +190,8 @@ impl Life {
 
     async fn end(mut self) {
         self.signal(Signal::TERM);
+        // One that rests hears nothing.
+        self.signal(Signal::CONT);
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         // Its children may live on although it is gone itself: the group is told in any case.
         self.signal(Signal::KILL);

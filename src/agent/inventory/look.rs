@@ -48,6 +48,7 @@ pub(in crate::agent) fn look(repository: &Path) -> io::Result<Option<Looked>> {
     }
     eye.locks_in(repository)?;
     eye.locks_in(&repository.join("objects/info"))?;
+    eye.locks_in(&repository.join("objects/info/commit-graphs"))?;
     eye.packs(&repository.join("objects/pack"))?;
     eye.tree(&repository.join("reftable"), 1)?;
     eye.tree(&repository.join("refs"), DEEPEST)?;

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Shorter pauses than this are added up.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// A lock of this age is not one of a git that is at work: their timeouts are 8 s.
-const OLD_LOCK: Duration = Duration::from_mins(1);
+/// A lock of this age is not one of a git that is at work: their timeouts are 8 s, and an attempt's lease is a minute.
+const OLD_LOCK: Duration = Duration::from_secs(90);
 
 /// How often every repository is looked at.
 #[derive(Debug, Clone, Copy)]

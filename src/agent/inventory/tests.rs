@@ -213,8 +213,19 @@ async fn an_unmounted_root_is_not_an_empty_one() {
 #[tokio::test]
 async fn locks_of_dead_gits_are_removed_at_start_unless_the_repository_is_held() {
     let world = World::new();
-    let locks = ["HEAD.lock", "packed-refs.lock", "refs/heads/loose.lock"].map(|name| world.path(name));
+    let locks = [
+        "HEAD.lock",
+        "packed-refs.lock",
+        "config.lock",
+        "refs/heads/loose.lock",
+        "reftable/tables.list.lock",
+        "objects/info/commit-graph.lock",
+        "objects/info/commit-graphs/commit-graph-chain.lock",
+        "objects/pack/multi-pack-index.lock",
+    ]
+    .map(|name| world.path(name));
     for path in &locks {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
     let writer = world.sweeper.epochs.write(ID, Some(1), &CancellationToken::new()).await.unwrap();
@@ -223,7 +234,7 @@ async fn locks_of_dead_gits_are_removed_at_start_unless_the_repository_is_held()
     drop(writer);
     world.sweep().await;
     assert!(locks.iter().all(|path| !path.exists()));
-    assert_eq!(world.inventory().lock().locks_removed, 3);
+    assert_eq!(world.inventory().lock().locks_removed, 8);
 }
 
 #[tokio::test]
@@ -234,6 +245,23 @@ async fn young_locks_are_left_to_their_git_in_later_sweeps() {
     let sweeper = Arc::clone(&world.sweeper);
     tokio::task::spawn_blocking(move || sweeper.look_at(ID, 2)).await.unwrap().unwrap();
     assert!(world.path("HEAD.lock").exists());
+}
+
+#[tokio::test]
+async fn old_locks_are_removed_in_later_sweeps_when_no_git_is_left() {
+    let world = World::new();
+    let lock = world.path("refs/heads/x.lock");
+    let file = fs::File::create(&lock).unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
+    file.set_modified(long_ago).unwrap();
+    let writer = world.sweeper.epochs.write(ID, Some(1), &CancellationToken::new()).await.unwrap();
+    let sweeper = Arc::clone(&world.sweeper);
+    tokio::task::spawn_blocking(move || sweeper.look_at(ID, 2)).await.unwrap().unwrap();
+    assert!(lock.exists(), "somebody works there");
+    drop(writer);
+    let sweeper = Arc::clone(&world.sweeper);
+    tokio::task::spawn_blocking(move || sweeper.look_at(ID, 3)).await.unwrap().unwrap();
+    assert!(!lock.exists());
 }
 
 #[test]

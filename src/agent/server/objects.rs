@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
+use futures::StreamExt as _;
 use serde::Deserialize;
 use std::io::SeekFrom;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ pub(super) async fn file(
     file.seek(SeekFrom::Start(first))
         .await
         .map_err(|error| Answer(Refusal::new(RefusalCode::Failed, format!("cannot read {path}: {error}"))))?;
-    let body = Body::from_stream(ReaderStream::with_capacity(file.take(length), 128 * 1024));
+    let body = paced(&agent, Body::from_stream(ReaderStream::with_capacity(file.take(length), 128 * 1024)));
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, length.to_string()),
@@ -79,6 +80,20 @@ pub(super) async fn file(
     }
     let part = [(header::CONTENT_RANGE, format!("bytes {first}-{}/{size}", last.saturating_sub(1)))];
     Ok((StatusCode::PARTIAL_CONTENT, headers, part, body).into_response())
+}
+
+/// Bytes of a copy, below the rate that all copies share.
+fn paced(agent: &Agent, body: Body) -> Body {
+    let bandwidth = Arc::clone(&agent.store.bandwidth);
+    Body::from_stream(body.into_data_stream().then(move |piece| {
+        let bandwidth = Arc::clone(&bandwidth);
+        async move {
+            if let Ok(bytes) = &piece {
+                bandwidth.pass(bytes.len()).await;
+            }
+            piece
+        }
+    }))
 }
 
 /// The first byte and the one after the last; none: the range cannot be satisfied. Only one range
@@ -121,7 +136,7 @@ pub(super) async fn upload_pack(
     request: Body,
 ) -> Result<Response, Answer> {
     let id = repository(&id)?;
-    agent.admit(&headers, Action::Read, Some(id))?;
+    let admitted = agent.admit(&headers, Action::Read, Some(id))?;
     let is = |name, known: &[&str]| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.is_some_and(|value| known.contains(&value))
@@ -135,6 +150,8 @@ pub(super) async fn upload_pack(
         return Ok((StatusCode::UNSUPPORTED_MEDIA_TYPE, Json(refusal)).into_response());
     }
     let body = ask_git(&agent, id, &headers, Ask::Answer { request, gzip }).await?;
+    // A grant that names a source is a copy's; a client's clone does not wait for copies.
+    let body = if admitted.grant.source.is_some() { paced(&agent, body) } else { body };
     Ok(git_answer("application/x-git-upload-pack-result", body))
 }
 

@@ -18,7 +18,7 @@ pub(super) async fn status(
 ) -> Result<Json<Status>, Answer> {
     agent.admit(&headers, Action::Observe, None)?;
     let digest = agent.admission.parts().digest();
-    Ok(Json(agent.monitor.status(&agent.store, digest, agent.reads.long())))
+    Ok(Json(agent.monitor.status(&agent.store, digest, agent.reads.long(), agent.epochs.highest())))
 }
 
 pub(super) async fn parts(

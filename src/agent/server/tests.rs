@@ -347,3 +347,39 @@ async fn a_caller_that_hangs_up_ends_its_work_over_http_1() {
     assert_eq!(ended.unwrap(), Some("ended"));
     assert!(tasks.finish(Duration::from_secs(5)).await);
 }
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_leaves_no_git_behind_after_ten_seconds() {
+    let root = tempfile::tempdir().unwrap();
+    let layout = Layout::new(root.path());
+    start(options(root.path())).await.stop().await;
+    let repository = layout.repository(ID);
+    make_repository(&repository);
+    // More than all buffers on the way take, and nothing that can be packed.
+    let mut chance = blake3::Hasher::new().finalize_xof();
+    let mut bytes = vec![0; 40 << 20];
+    chance.fill(&mut bytes);
+    let file = root.path().join("large");
+    std::fs::write(&file, bytes).unwrap();
+    let here = format!("--git-dir={}", repository.display());
+    let blob = Command::new("git").args([&here, "hash-object", "-w"]).arg(file).output().unwrap().stdout;
+    let blob = String::from_utf8(blob).unwrap();
+    let blob = blob.trim();
+    let tagged = Command::new("git").args([&here, "update-ref", "refs/tags/large", blob]).status().unwrap();
+    assert!(tagged.success());
+    let agent = start(options(root.path())).await;
+    let read = grant(Role::Router, Action::Read, Some(ID), "alpha");
+    let asked = reqwest::Client::new()
+        .post(format!("{}/v1/repositories/{ID}/git/git-upload-pack", agent.url))
+        .header(GRANT_HEADER, read.sign(&key(&read.part)))
+        .header("content-type", "application/x-git-upload-pack-request")
+        .body(format!("0032want {blob}\n00000009done\n"));
+    let response = asked.send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let began = std::time::Instant::now();
+    assert!(agent.status().await.processes > 0, "git waits for its reader");
+    until(async || (agent.status().await.processes == 0).then_some(())).await;
+    assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
+    drop(response);
+    agent.stop().await;
+}

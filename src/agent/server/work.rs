@@ -5,6 +5,7 @@ use super::{Agent, Answer, LARGEST_BODY, LARGEST_IMPORT, body, query, repository
 use crate::agent::admission::Admitted;
 use crate::agent::content;
 use crate::agent::epochs::Writer;
+use crate::agent::inventory::Fingerprint;
 use crate::agent::inventory::Marked;
 use crate::agent::long;
 use crate::agent::store::Source;
@@ -44,16 +45,17 @@ pub(super) async fn verify(
         agent.epochs.fence(id, fence).await?;
     }
     let turn = turn(&agent.copies, "copies").await?;
-    let inventory = Arc::clone(&agent.store.inventory);
-    let (looking, fingerprint) = tokio::task::spawn_blocking(move || inventory.mark_looking(id))
-        .await
-        .map_err(io::Error::other)
-        .flatten()
-        .map_err(|error| Refusal::new(RefusalCode::Failed, format!("cannot look at {id}: {error}")))?;
+    let (looking, fingerprint) = looking(&agent, id).await?;
     let store = Arc::clone(&agent.store);
+    // Git failed here while it served: references and pack trailers may not show why.
+    let deep = store.inventory.take_failed(id, crate::clock::now());
     Ok(long::lines(&agent.tasks, writer.cancel.clone(), move |work| async move {
         let _held = (looking, turn, writer);
-        let mut answer = content::verify(&store, id, &work).await?;
+        let mut answer = if deep {
+            content::scrub(&store, id, &work).await?
+        } else {
+            content::verify(&store, id, &work).await?
+        };
         answer.generation = store.accept(id, fingerprint).await;
         Ok(answer)
     }))
@@ -163,17 +165,31 @@ pub(super) async fn import_finish(
     Ok(Json(answer.await?))
 }
 
-/// What a writer holds; dropped in this order.
-type Held = (Marked, Writer, tokio::sync::OwnedSemaphorePermit);
+/// Says that a repository is being looked at, and what it looks like before.
+pub(super) async fn looking(agent: &Agent, id: RepositoryId) -> Result<(Marked, Fingerprint), Refusal> {
+    let inventory = Arc::clone(&agent.store.inventory);
+    tokio::task::spawn_blocking(move || inventory.mark_looking(id))
+        .await
+        .map_err(io::Error::other)
+        .flatten()
+        .map_err(|error| Refusal::new(RefusalCode::Failed, format!("cannot look at {id}: {error}")))
+}
 
-async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant) -> Result<Held, Refusal> {
+/// What a writer holds; dropped in this order.
+pub(super) type Held = (Marked, Writer, tokio::sync::OwnedSemaphorePermit);
+
+pub(super) async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant) -> Result<Held, Refusal> {
     // In this order: a higher epoch ends the work whose turn it may need.
     let writer = agent.epochs.write(id, grant.epoch, &agent.tasks.token()).await?;
     let turn = turn(&agent.copies, "copies").await?;
     Ok((agent.store.inventory.mark_writing(id), writer, turn))
 }
 
-fn for_repair(agent: &Agent, id: &str, headers: &HeaderMap) -> Result<(RepositoryId, Admitted), Refusal> {
+pub(super) fn for_repair(
+    agent: &Agent,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<(RepositoryId, Admitted), Refusal> {
     let id = repository(id)?;
     let admitted = agent.admit(headers, Action::Repair, Some(id))?;
     if admitted.grant.epoch.is_none() {

@@ -1,5 +1,9 @@
 //! Commands that have verbs of their own: parts, repositories, fileservers.
 
+mod drains;
+
+pub use drains::{AcceptEmpty, Evacuate, Lost, OkToStop, Quiesce};
+
 use crate::model::fleet::ObjectFormat;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -173,11 +177,21 @@ pub enum FileserverVerb {
         change: Change,
     },
     /// Give it nothing new; what it holds stays and counts.
-    Quiesce {
+    Quiesce(Quiesce),
+    /// Empty it: its copies no longer count, others are made elsewhere, then these go.
+    Evacuate(Evacuate),
+    /// Let it leave the fleet; refused while it holds a copy.
+    Retire {
         /// Its name or number.
         name: String,
         /// Why and whether.
         #[command(flatten)]
         change: Change,
     },
+    /// Say that it will never return: its copies are forgotten as others suffice.
+    Lost(Lost),
+    /// Say that it is right that its disk is empty: every copy is made anew.
+    AcceptEmpty(AcceptEmpty),
+    /// Whether they may be stopped at once without leaving a repository below quorum; exit code 4: no.
+    OkToStop(OkToStop),
 }

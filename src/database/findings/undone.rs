@@ -21,13 +21,13 @@ pub async fn moves(
     let text = db.engine().text(
         "/* findings::moves, sqlite */ SELECT h.repository_id, h.goal, h.step FROM attempt_history h \
           WHERE h.repository_id IN (SELECT value FROM json_each($1)) AND h.finished_at > $2 \
-            AND h.outcome = 'succeeded' AND h.step IN ('replicate', 'move', 'remove') \
+            AND h.outcome = 'succeeded' AND (h.step = 'replicate' OR (h.step = 'remove' AND h.repair <> 'evacuate')) \
             AND NOT EXISTS (SELECT 1 FROM findings f \
                   WHERE f.repository_id = h.repository_id AND f.retried_at >= h.finished_at) \
           ORDER BY h.finished_at, h.id",
         "/* findings::moves, postgres */ SELECT h.repository_id, h.goal, h.step FROM attempt_history h \
           WHERE h.repository_id = ANY($1) AND h.finished_at > $2 \
-            AND h.outcome = 'succeeded' AND h.step IN ('replicate', 'move', 'remove') \
+            AND h.outcome = 'succeeded' AND (h.step = 'replicate' OR (h.step = 'remove' AND h.repair <> 'evacuate')) \
             AND NOT EXISTS (SELECT 1 FROM findings f \
                   WHERE f.repository_id = h.repository_id AND f.retried_at >= h.finished_at) \
           ORDER BY h.finished_at, h.id",

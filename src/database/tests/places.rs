@@ -27,6 +27,7 @@ fn status(root: &str) -> Status {
         root_id: root.to_owned(),
         root: format!("/{root}"),
         capacity: 1_000,
+        whole_disk: false,
         disk_used: 400,
         disk_free: 600,
         load: 250,
@@ -37,6 +38,9 @@ fn status(root: &str) -> Status {
         inventory_generation: 8,
         inventory_complete: true,
         parts_digest: "d".to_owned(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     }
 }

@@ -1,7 +1,7 @@
 //! Checksums are written at one version, under one epoch, and never beside an open push.
 
 use super::{fileservers, make, next_moment, number, on_each_engine, repository, sum};
-use crate::database::replicas::{Recorded, Taken, abandon_copy, begin_copy, finish_copy, record};
+use crate::database::replicas::{Packed, Recorded, Taken, abandon_copy, begin_copy, finish_copy, record};
 use crate::database::transaction::{Tx, within};
 use crate::database::{Database, DatabaseError, inventory, repositories};
 use crate::model::checksum::Checksum;
@@ -91,7 +91,7 @@ on_each_engine! {
         let verified = |on, generation| Taken {
             verified_generation: Some(generation),
             bytes: Some(500),
-            packs_loose: Some((2, 3)),
+            packs_loose: Some(Packed { packs: 2, loose: 3, indexed: true }),
             ..taken(on, Some(sum(1)))
         };
         let both = [verified(on[0], 6), verified(on[1], 7)];

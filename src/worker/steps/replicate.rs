@@ -9,6 +9,7 @@ use super::compare::history_lost;
 use super::resync::{bring, with_size};
 use super::{Done, Task};
 use crate::database::replicas::{Recorded, Taken, abandon_copy, begin_copy, finish_move};
+use crate::database::tidying::copied_from;
 use crate::model::fleet::ReplicaState;
 use crate::model::id::FileserverId;
 use crate::model::wire::{CopyAnswer, RefusalCode, ReplicateRequest};
@@ -25,6 +26,9 @@ pub(super) async fn make(task: &Task<'_>, facts: &Facts, leaves: Option<Fileserv
     let here = task.here();
     let begun = begin_copy(&task.worker.database, task.repository(), here, task.epoch()).await?;
     written(begun, "the repository was removed")?;
+    if let Some(source) = task.attempt.plan.source_id {
+        copied_from(&task.worker.database, task.repository(), here, source).await?;
+    }
     let answer = copy(task, facts).await?;
     let equal = publish(task, answer.bytes, leaves).await?;
     let mut message = answer.message;
@@ -80,7 +84,11 @@ async fn adopt(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
 }
 
 /// Makes the copy live at the version that its checksum was taken at; whether it is in sync.
-async fn publish(task: &Task<'_>, bytes: i64, leaves: Option<FileserverId>) -> Result<bool, Outcome> {
+pub(super) async fn publish(
+    task: &Task<'_>,
+    bytes: i64,
+    leaves: Option<FileserverId>,
+) -> Result<bool, Outcome> {
     let here = task.here();
     for _ in 0..task.worker.settings.rounds {
         let facts = Facts::read(&task.worker.database, task.repository()).await?;

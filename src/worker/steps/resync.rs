@@ -4,7 +4,9 @@
 //! source was verified in full, now.
 
 use super::compare::compare_all;
+use super::scrub::written;
 use super::{Done, Task, copy_is_bad};
+use crate::database::tidying;
 use crate::fleet::CallError;
 use crate::model::wire::{ChecksumRequest, CopyAnswer, ResyncRequest};
 use crate::worker::facts::Facts;
@@ -24,6 +26,10 @@ pub(super) async fn resync(task: &Task<'_>, facts: Facts) -> Done {
 /// Brings the destination to what the source has, making it new where it cannot be mended.
 pub(super) async fn bring(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
     task.vouch_for_source(facts).await?;
+    let here = task.here();
+    if facts.replica(here).is_some_and(|replica| replica.damage.is_some()) {
+        return rebuild(task, facts).await;
+    }
     match call(task, facts, false).await {
         Ok(answer) => Ok(answer),
         Err(error) if refused(&error).is_some_and(copy_is_bad) => {
@@ -32,6 +38,15 @@ pub(super) async fn bring(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, 
         }
         Err(error) => Err(task.failed_copy(error)),
     }
+}
+
+/// Makes a copy anew whose objects are damaged: its references may be well, so mending them would change nothing.
+async fn rebuild(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
+    verify_source(task, facts).await?;
+    let answer = call(task, facts, true).await.map_err(|error| task.failed_copy(error))?;
+    let (db, here) = (&task.worker.database, task.here());
+    written(tidying::rebuilt(db, task.repository(), here, task.epoch()).await?)?;
+    Ok(answer)
 }
 
 async fn call(task: &Task<'_>, facts: &Facts, rebuild: bool) -> Result<CopyAnswer, CallError> {

@@ -15,8 +15,11 @@ pub struct Fleet {
     pub controller: Option<Process>,
     pub workers: Vec<Process>,
     pub agents: Vec<Process>,
+    addresses: Vec<String>,
     listen: String,
     settings: PathBuf,
+    /// What each agent is started with besides.
+    flags: Vec<Vec<String>>,
 }
 
 impl Fleet {
@@ -35,6 +38,8 @@ impl Fleet {
             controller: None,
             workers: Vec::new(),
             agents: Vec::new(),
+            addresses: Vec::new(),
+            flags: Vec::new(),
             listen,
             settings: file,
         };
@@ -79,32 +84,56 @@ impl Fleet {
     }
 
     fn add_agent(&mut self, n: usize) {
+        self.add(n, &format!("rack-{n}"), &[]);
+    }
+
+    /// Adds fileserver `fs-N` in a rack, with so many bytes, and starts its agent.
+    pub fn add_agent_in(&mut self, n: usize, rack: usize, capacity: String) {
+        self.add(n, &format!("rack-{rack}"), &["--capacity".to_owned(), capacity]);
+    }
+
+    fn add(&mut self, n: usize, rack: &str, flags: &[String]) {
         let (name, port) = (format!("fs-{n}"), free_port());
         let address = format!("127.0.0.1:{port}");
         let output = trued()
             .env("TRUED_URL", &self.url)
-            .args([
-                "fileserver",
-                "add",
-                &name,
-                "--rack",
-                &format!("rack-{n}"),
-                "--url",
-                &format!("http://{address}"),
-            ])
+            .args(["fileserver", "add", &name, "--rack", rack, "--url", &format!("http://{address}")])
             .output()
             .expect("the program runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let enrolment = output.stdout;
         let file = self.directory.join(format!("{name}.json"));
         std::fs::write(&file, enrolment).expect("written");
-        let mut command = trued();
-        command.arg("agent").arg("--enrolment").arg(file).arg("--root").arg(self.directory.join(&name));
-        command.args(["--listen", &address]);
-        self.agents.push(Process::start(&mut command));
+        self.addresses.push(address);
+        self.flags.push(flags.to_vec());
+        self.agents.push(self.agent(n));
     }
 
-    fn all_online(&self) {
+    fn agent(&self, n: usize) -> Process {
+        let (name, address) = (format!("fs-{n}"), &self.addresses[n - 1]);
+        let mut command = trued();
+        command.arg("agent").arg("--enrolment").arg(self.directory.join(format!("{name}.json")));
+        command
+            .arg("--root")
+            .arg(self.directory.join(&name))
+            .args(["--listen", address])
+            .args(&self.flags[n - 1]);
+        Process::start(&mut command)
+    }
+
+    /// Kills an agent and starts it again, at the same address.
+    pub fn restart_agent(&mut self, n: usize) {
+        self.agents[n - 1].kill();
+        self.agents[n - 1] = self.agent(n);
+    }
+
+    /// Where an agent listens.
+    pub fn address(&self, n: usize) -> &str {
+        &self.addresses[n - 1]
+    }
+
+    /// Waits until all are online and count.
+    pub fn all_online(&self) {
         until("all fileservers are online and count", secs(60), || {
             let listed = self.json(&["fileserver", "list"]);
             let all = listed["fileservers"].as_array().expect("fileservers");

@@ -47,6 +47,20 @@ impl Up {
         self.directory.path().join("data")
     }
 
+    /// All metrics, as text.
+    pub fn metrics(&self) -> String {
+        use std::io::{Read as _, Write as _};
+        let file = std::fs::read_to_string(self.data().join("up.json")).expect("it runs");
+        let up: Value = serde_json::from_str(&file).expect("JSON");
+        let address = up["url"].as_str().expect("an address").trim_start_matches("http://").to_owned();
+        let mut stream = std::net::TcpStream::connect(&address).expect("it listens");
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+            .expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
     /// A place for sources.
     pub fn sources(&self) -> PathBuf {
         let path = self.directory.path().join("sources");

@@ -8,8 +8,8 @@ use crate::model::checksum::Target;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    CopyAnswer, Identity, ImportAnswer, ImportRequest, Manifest, Refusal, RefusalCode, ReplicateRequest,
-    ResyncRequest, VerifyAnswer,
+    CopyAnswer, Identity, ImportAnswer, ImportRequest, Manifest, Refusal, RefusalCode, RepackAnswer,
+    ReplicateRequest, ResyncRequest, VerifyAnswer,
 };
 use axum::body::{Body, Bytes};
 use axum::extract::{Path as At, RawQuery, State};
@@ -227,6 +227,14 @@ impl Fileserver {
 
     pub(super) async fn verify(&self) -> VerifyAnswer {
         content::verify(&self.store, ID, &work()).await.unwrap()
+    }
+
+    pub(super) async fn scrub(&self) -> VerifyAnswer {
+        content::scrub(&self.store, ID, &work()).await.unwrap()
+    }
+
+    pub(super) async fn repack(&self) -> RepackAnswer {
+        content::repack(&self.store, ID, &work()).await.unwrap()
     }
 
     pub(super) fn identity(&self) -> Identity {

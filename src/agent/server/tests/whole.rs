@@ -146,3 +146,54 @@ async fn a_copy_is_made_damaged_found_and_mended() {
     assert_eq!(answer.json::<Refusal>().await.unwrap().code, RefusalCode::OldEpoch);
     fleet.stop().await;
 }
+
+#[tokio::test]
+async fn a_read_that_fails_has_every_object_checked() {
+    let fleet = Fleet::start().await;
+    let definitive = fleet.import().await;
+    let ask = ReplicateRequest { identity: identity(), bytes_per_second: 0 };
+    let _: CopyAnswer = long_work(&fleet.beta, "replicate", &fleet.to_beta(Action::Repair, 1), &ask).await;
+    // The pack becomes loose objects, and one that no reference names becomes empty.
+    let (copy, aside) = (fleet.copy(), fleet.root.path().join("aside.pack"));
+    let packs = copy.join("objects/pack");
+    for file in std::fs::read_dir(&packs).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "pack") {
+            std::fs::rename(&path, &aside).unwrap();
+        } else {
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+    let git = |arguments: &[&str], input: std::process::Stdio| {
+        let here = format!("--git-dir={}", copy.display());
+        let output = Command::new("git").arg(here).args(arguments).stdin(input).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(&["unpack-objects", "-q"], std::fs::File::open(&aside).unwrap().into());
+    let tree = git(&["ls-tree", "main"], std::process::Stdio::null());
+    let blob = tree.split_whitespace().nth(2).unwrap();
+    let blob = copy.join(format!("objects/{}/{}", &blob[..2], &blob[2..]));
+    std::fs::remove_file(&blob).unwrap();
+    std::fs::write(&blob, "").unwrap();
+    let seen = fleet.verify(2).await;
+    assert!(seen.problem.is_none() && !seen.deep, "a verification alone does not see it");
+
+    let read = grant(Role::Worker, Action::Read, Some(ID), "beta");
+    let mut clone = Command::new("git");
+    clone
+        .args(["-c", &format!("http.extraHeader={GRANT_HEADER}: {}", read.sign(&key(&read.part)))])
+        .args(["clone", "-q", "--bare", &format!("{}/v1/repositories/{ID}/git", fleet.beta.url)])
+        .arg(fleet.root.path().join("clone.git"))
+        .env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let failed = tokio::task::spawn_blocking(move || clone.output().unwrap());
+    assert!(!failed.await.unwrap().status.success(), "the object is not there to be read");
+    until(async || Some(fleet.entry().await).filter(|entry| entry.changed)).await;
+    let seen = fleet.verify(3).await;
+    assert!(seen.deep && seen.problem.is_some(), "{seen:?}");
+
+    let ask = ResyncRequest { identity: identity(), fence: None, bytes_per_second: 0, rebuild: true };
+    let mended: CopyAnswer = long_work(&fleet.beta, "resync", &fleet.to_beta(Action::Repair, 4), &ask).await;
+    assert!(mended.rebuilt && mended.checksum == definitive);
+    fleet.stop().await;
+}
