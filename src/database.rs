@@ -38,6 +38,7 @@ pub mod goals_role;
 pub mod history;
 pub mod inventory;
 pub mod leases;
+pub mod limits;
 pub mod parts;
 pub mod pauses;
 pub mod purges;
