@@ -17,6 +17,7 @@ use crate::model::chance::Chance;
 use crate::queue::{Nudge, Reminders};
 use crate::repair::Repairs;
 use crate::shutdown::Shutdown;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +35,8 @@ mod inventory;
 mod metrics;
 mod observe;
 mod paused;
+mod press;
+pub mod pressure;
 mod prune;
 mod right;
 pub mod schedule;
@@ -78,6 +81,8 @@ pub struct Settings {
     pub audit_period: Duration,
     /// How long what has ended is kept.
     pub retention: Retention,
+    /// From where on the database is slow.
+    pub pressure: pressure::Bounds,
 }
 
 /// How long what has ended is kept.
@@ -117,6 +122,7 @@ impl Default for Settings {
             audit_slice: 100_000,
             audit_period: Duration::from_mins(2),
             retention: Retention::default(),
+            pressure: pressure::Bounds::default(),
         }
     }
 }
@@ -143,6 +149,8 @@ pub struct Controller {
     pub nudge: Nudge,
     /// What it counts.
     pub metrics: Arc<Metrics>,
+    /// At what share of its pace it goes, in hundredths: it writes, whoever shows it reads.
+    pub pace: Arc<AtomicU32>,
     /// Jitter, seeds, and the number in its name.
     pub chance: Arc<Chance>,
 }
@@ -158,6 +166,7 @@ struct Shared {
     reminders: Reminders,
     nudge: Nudge,
     metrics: Arc<Metrics>,
+    pace: Arc<AtomicU32>,
     chance: Arc<Chance>,
     /// What was heard of agents since the start: the brakes decide from it.
     sight: Mutex<Option<brakes::Sight>>,
@@ -174,6 +183,7 @@ impl Controller {
         tasks.spawn(evaluate::run(Arc::clone(&shared), goals, stop.clone()));
         tasks.spawn(dispatch::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(observe::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(press::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(prune::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(drains::run(Arc::clone(&shared), stop.clone()));
         stop.cancelled().await;
@@ -219,6 +229,7 @@ impl Controller {
             reminders: self.reminders,
             nudge: self.nudge,
             metrics: self.metrics,
+            pace: self.pace,
             chance: self.chance,
             sight: Mutex::new(None),
         };
@@ -230,6 +241,11 @@ impl Shared {
     /// What was heard so far, if anybody has looked yet.
     fn sight(&self) -> Option<brakes::Sight> {
         self.sight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// At what share of its pace it goes now, in hundredths.
+    fn pace(&self) -> u32 {
+        self.pace.load(Ordering::Relaxed)
     }
 
     /// Notes what was heard.

@@ -8,22 +8,24 @@
 //! its replicas.
 //!
 //! SQLite: one connection writes, a pool of others reads and cannot write; other
-//! processes may share the file. PostgreSQL: one pool, and nothing depends on the state
-//! of a session. `on!` reads, `on_writer!` is one writing statement, and
+//! processes may share the file. PostgreSQL: one pool, which is renewed when its server
+//! hangs, takes no writes, or is another one, and nothing depends on the state of a session. `on!` reads, `on_writer!` is one writing statement, and
 //! `Tx` is several.
 
 use crate::model::Millis;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
     SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
+pub use standing::Standing;
+
+pub mod address;
 pub mod attempts;
 pub mod audit;
 pub mod brakes;
@@ -37,10 +39,12 @@ pub mod goals;
 pub mod goals_role;
 pub mod history;
 pub mod inventory;
+mod keeper;
 pub mod leases;
 pub mod limits;
 pub mod parts;
 pub mod pauses;
+mod pooler;
 pub mod purges;
 pub mod quarantine;
 pub mod rebuild;
@@ -51,7 +55,9 @@ pub mod repositories;
 pub(crate) mod rows;
 mod schema;
 pub mod scratch;
+pub(crate) mod server;
 pub mod settings;
+pub mod standing;
 pub mod stops;
 pub mod suspects;
 pub mod tidying;
@@ -67,9 +73,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections that read a SQLite file at the same time.
 const SQLITE_READERS: u32 = 8;
 
-/// Connections to PostgreSQL of one process.
-const POSTGRES_CONNECTIONS: u32 = 20;
-
 /// Evaluations that collect rows at the same time. Each keeps a connection for as long as its goal takes: short
 /// statements must find others.
 const MERGES: usize = 8;
@@ -83,9 +86,10 @@ macro_rules! on {
                 let $pool = &pools.read;
                 $body
             }
-            $crate::database::Pools::Postgres(pool) => {
-                let $pool = pool;
-                $body
+            $crate::database::Pools::Postgres(server) => {
+                let leash = server.leash();
+                let $pool = leash.pool();
+                leash.hold(async { $body }).await
             }
         }
     };
@@ -100,9 +104,10 @@ macro_rules! on_writer {
                 let $pool = &pools.write;
                 $body
             }
-            $crate::database::Pools::Postgres(pool) => {
-                let $pool = pool;
-                $body
+            $crate::database::Pools::Postgres(server) => {
+                let leash = server.leash();
+                let $pool = leash.pool();
+                leash.hold(async { $body }).await
             }
         }
     };
@@ -121,7 +126,7 @@ pub struct Database {
 #[derive(Debug, Clone)]
 pub(crate) enum Pools {
     Sqlite(SqlitePools),
-    Postgres(PgPool),
+    Postgres(server::Server),
 }
 
 /// SQLite has one writer at a time: ours wait for each other in the pool, in order, and not in the file.
@@ -208,7 +213,15 @@ pub enum SchemaState {
     Current,
     /// So many migrations are missing.
     Behind(usize),
-    /// Made by a newer program.
+    /// Made by a newer program, which left everything that this one knows: parts of this version may go on beside
+    /// parts of that one.
+    Ahead {
+        /// The highest migration in the database.
+        found: i64,
+        /// The highest that this program knows.
+        known: i64,
+    },
+    /// Made by a newer program, and without what this one needs.
     Newer {
         /// The highest migration in the database.
         found: i64,
@@ -218,7 +231,8 @@ pub enum SchemaState {
 }
 
 impl Database {
-    /// Opens `sqlite:PATH` (or `sqlite://PATH`; the file is made) or `postgres://…`. Applies no migration.
+    /// Opens `sqlite:PATH` (or `sqlite://PATH`; the file is made) or `postgres://…`, where several servers may be
+    /// named and the one that takes writes is used. Applies no migration.
     ///
     /// # Errors
     /// When the URL is of neither kind, or the engine cannot be reached within ten seconds.
@@ -226,7 +240,7 @@ impl Database {
         let pools = if let Some(rest) = url.strip_prefix("sqlite:") {
             open_sqlite(rest.strip_prefix("//").unwrap_or(rest)).await?
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            open_postgres(url).await?
+            Pools::Postgres(server::Server::open(url).await?)
         } else {
             return Err(DatabaseError::Refused(
                 "a database's URL begins with sqlite: or postgres://".to_owned(),
@@ -248,6 +262,32 @@ impl Database {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Looks after it until stopped: says how it stands, and renews connections when they are of no use any more.
+    /// Nothing to do for a file.
+    pub async fn keep(&self, stop: CancellationToken) {
+        match &self.pools {
+            Pools::Sqlite(_) => stop.cancelled().await,
+            Pools::Postgres(server) => keeper::keep(server, stop).await,
+        }
+    }
+
+    /// How it stood at the keeper's last look.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match &self.pools {
+            Pools::Sqlite(_) => Standing::default(),
+            Pools::Postgres(server) => server.standing(),
+        }
+    }
+
+    /// Host and port of the server that is used now; none: a file, or a socket.
+    #[must_use]
+    pub fn host(&self) -> Option<(String, u16)> {
+        let Pools::Postgres(server) = &self.pools else { return None };
+        let options = &server.addresses()[server.at()];
+        options.get_socket().is_none().then(|| (options.get_host().to_owned(), options.get_port()))
     }
 
     /// How its tables stand to this program.
@@ -283,7 +323,7 @@ impl Database {
                 pools.read.close().await;
                 pools.write.close().await;
             }
-            Pools::Postgres(pool) => pool.close().await,
+            Pools::Postgres(server) => server.close().await,
         }
     }
 
@@ -338,27 +378,5 @@ async fn first_connection(options: &SqliteConnectOptions) -> Result<()> {
             }
             Err(error) => return Err(error),
         }
-    }
-}
-
-async fn open_postgres(url: &str) -> Result<Pools> {
-    let mut options = PgConnectOptions::from_str(url).doing("reading the database's URL")?;
-    if !url.contains("application_name=") {
-        options = options.application_name("trued");
-    }
-    let pool = PgPoolOptions::new()
-        .max_connections(POSTGRES_CONNECTIONS)
-        .acquire_timeout(PATIENCE)
-        .idle_timeout(Duration::from_mins(5))
-        .connect_with(options.clone().disable_statement_logging())
-        .await;
-    let doing = "connecting to PostgreSQL";
-    match pool {
-        // The pool says only that it was in vain: what the server, or the network, says is worth a try more.
-        Err(sqlx::Error::PoolTimedOut) => match options.connect().await {
-            Ok(_) => Err(sqlx::Error::PoolTimedOut).doing(doing),
-            Err(error) => Err(error).doing(doing),
-        },
-        pool => pool.doing(doing).map(Pools::Postgres),
     }
 }

@@ -17,6 +17,7 @@ pub mod imports;
 pub mod limits;
 pub mod listen;
 mod names;
+pub mod part;
 pub mod parts;
 pub mod problem;
 pub mod removals;

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 /// The owner of a program's tasks.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
+    leaving: CancellationToken,
     token: CancellationToken,
     tasks: TaskTracker,
 }
@@ -29,6 +30,17 @@ impl Shutdown {
         self.token.clone()
     }
 
+    /// Cancelled when the program was asked to stop: it says that it is not ready, and goes on for a while.
+    #[must_use]
+    pub fn leaving(&self) -> CancellationToken {
+        self.leaving.clone()
+    }
+
+    /// Says that the program will stop.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+    }
+
     /// Starts a task that [`Shutdown::finish`] waits for.
     #[allow(clippy::disallowed_methods, reason = "the room that this call belongs to")]
     pub fn spawn<F>(&self, task: F)
@@ -40,12 +52,13 @@ impl Shutdown {
 
     /// Asks every task to end.
     pub fn begin(&self) {
+        self.leave();
         self.token.cancel();
     }
 
     /// Asks every task to end and waits for them; `false` when some had not by the deadline.
     pub async fn finish(&self, within: Duration) -> bool {
-        self.token.cancel();
+        self.begin();
         self.tasks.close();
         tokio::time::timeout(within, self.tasks.wait()).await.is_ok()
     }

@@ -12,7 +12,7 @@ use crate::model::Millis;
 use crate::model::attempt::Step;
 use crate::model::chance::Chance;
 use crate::model::finding::Subject;
-use crate::queue::{self, Handler, Reminders, Workers};
+use crate::queue::{self, Handler, Nudge, Reminders, Workers};
 use crate::repair::Repairs;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -104,6 +104,8 @@ pub struct Worker {
     pub programs: Programs,
     /// Wakes it.
     pub reminders: Reminders,
+    /// Tells whoever dispatches that an attempt has ended.
+    pub nudge: Nudge,
     /// Jitter, and the number in its name.
     pub chance: Arc<Chance>,
 }

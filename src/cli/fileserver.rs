@@ -4,7 +4,7 @@ use super::args::{Change, FileserverCommand, FileserverVerb, Global};
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, moment, moment_or_dash, number, size, yes_no};
-use super::{drain, enrolment, migrate};
+use super::{drain, enrolment, migrate, settings};
 use crate::clock;
 use crate::database::audit::{self, Change as Audited};
 use crate::database::{fileservers, parts};
@@ -110,6 +110,7 @@ async fn add(
     change: Change,
 ) -> anyhow::Result<Exit> {
     let (part, secret) = enrolment::new_part(&new.name, Role::Agent)?;
+    let database_url = database_url.map(|url| settings::database_url(global, Some(&url))).transpose()?;
     let enrolled: Enrolled = if let Some(url) = database_url {
         check_name("a fileserver", &new.name).map_err(|problem| Failure::usage(problem.message))?;
         let (db, fleet) = migrate::open_current(&url).await?;

@@ -51,7 +51,7 @@ impl Room {
                     .hint("`trued migrate` applies them")
                     .into());
             }
-            SchemaState::Newer { found, known } => {
+            SchemaState::Newer { found, known } | SchemaState::Ahead { found, known } => {
                 return Err(Failure::usage(format!(
                     "the tables are of version {found}, this trued knows up to {known}"
                 ))

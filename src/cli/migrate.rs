@@ -85,7 +85,9 @@ async fn check(db: &Database) -> anyhow::Result<Exit> {
             output::line(&format!("{count} migrations are missing; `trued migrate` applies them"));
             Ok(Exit::Failed)
         }
-        SchemaState::Newer { found, known } => Err(newer(found, known).into()),
+        SchemaState::Newer { found, known } | SchemaState::Ahead { found, known } => {
+            Err(newer(found, known).into())
+        }
     }
 }
 
@@ -111,6 +113,9 @@ pub async fn open_current(url: &str) -> anyhow::Result<(Database, fleet::Fleet)>
     let db = open(url).await?;
     match db.schema().await? {
         SchemaState::Current => {}
+        SchemaState::Ahead { found, known } => {
+            tracing::warn!(found, known, "the tables are of a newer version, which this one can work beside");
+        }
         SchemaState::Behind(count) => {
             return Err(Failure::usage(format!("{count} migrations are missing in {}", mask_url(url)))
                 .hint("`trued migrate` applies them")

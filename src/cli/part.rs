@@ -3,7 +3,7 @@
 use super::args::{AddedRole, Change, Global, PartCommand, PartVerb};
 use super::client::Client;
 use super::failure::{Exit, Failure};
-use super::{enrolment, migrate, output};
+use super::{enrolment, migrate, output, settings};
 use crate::database::audit::{self, Change as Audited};
 use crate::database::parts;
 use crate::http::parts::check_name;
@@ -35,6 +35,7 @@ async fn add(
         AddedRole::Controller => Role::Controller,
     };
     let (part, secret) = enrolment::new_part(name, role)?;
+    let database_url = database_url.map(|url| settings::database_url(global, Some(&url))).transpose()?;
     let enrolled: Enrolled = if let Some(url) = database_url {
         check_name("a part", name).map_err(|problem| Failure::usage(problem.message))?;
         let (db, fleet) = migrate::open_current(&url).await?;

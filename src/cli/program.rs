@@ -3,6 +3,7 @@
 pub mod asking;
 pub mod files;
 pub mod join;
+pub mod notify;
 
 use super::args::{Agent, Global, Serve, Worker};
 use super::failure::{Exit, Failure};
@@ -18,8 +19,29 @@ use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Everything ends within this time of being asked to.
+/// Everything but running attempts ends within this time of being asked to.
 pub const ENDS_WITHIN: Duration = Duration::from_secs(9);
+
+/// How a program goes when it is asked to.
+#[derive(Debug, Clone, Copy)]
+pub struct Leave {
+    /// It says that it is not ready, and still answers, for so long.
+    pub drain: Duration,
+    /// Then everything ends within this.
+    pub within: Duration,
+}
+
+impl Leave {
+    fn of(config: &Config, api: bool, worker: bool) -> Self {
+        let drain = if api { config.http.drain } else { Duration::ZERO };
+        let within =
+            if worker { ENDS_WITHIN.max(config.worker.shutdown_grace + HANDING_BACK) } else { ENDS_WITHIN };
+        Self { drain, within }
+    }
+}
+
+/// What it takes to give attempts back after their grace.
+const HANDING_BACK: Duration = Duration::from_secs(5);
 
 /// `trued serve`
 ///
@@ -40,6 +62,7 @@ pub async fn serve(global: &Global, ask: Serve) -> anyhow::Result<Exit> {
     let listener = http::bind(config.http.listen).await?;
     let (db, fleet) = migrate::open_current(&url).await?;
     let goals = files::directory(&layers, &config);
+    let leave = Leave::of(&config, true, worker.is_some());
     let base = Base::new(global, config, db, fleet, goals).await?;
     let shutdown = Shutdown::new();
     let address = listener.local_addr()?;
@@ -48,7 +71,8 @@ pub async fn serve(global: &Global, ask: Serve) -> anyhow::Result<Exit> {
         base.work(&shutdown, &worker)?;
     }
     eprintln!("ready: http://{address}");
-    run_until_stopped(&shutdown).await
+    notify::ready(&shutdown);
+    run_until_stopped(&shutdown, leave).await
 }
 
 /// `trued worker`
@@ -62,11 +86,20 @@ pub async fn worker(global: &Global, ask: Worker) -> anyhow::Result<Exit> {
     let enrolment = enrolment::read(&ask.enrolment, Role::Worker)?;
     let (db, fleet) = migrate::open_current(&url).await?;
     let goals = files::directory(&layers, &config);
+    let leave = Leave::of(&config, false, true);
+    let pages = match config.worker.listen {
+        Some(address) => Some(http::bind(address).await?),
+        None => None,
+    };
     let base = Base::new(global, config, db, fleet, goals).await?;
     let shutdown = Shutdown::new();
     base.work(&shutdown, &enrolment)?;
+    if let Some(listener) = pages {
+        base.show(&shutdown, listener);
+    }
     eprintln!("ready: worker {}", enrolment.part.name);
-    run_until_stopped(&shutdown).await
+    notify::ready(&shutdown);
+    run_until_stopped(&shutdown, leave).await
 }
 
 /// `trued agent`
@@ -90,6 +123,7 @@ pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
         stop.cancel();
     });
     agent::run(options, shutdown.token(), |address| {
+        notify::ready(&shutdown);
         // A child's parent tells where everything is.
         if !parent {
             eprintln!("ready: http://{address}");
@@ -97,6 +131,7 @@ pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
     })
     .await
     .map_err(agent_failure)?;
+    notify::stopping(ENDS_WITHIN);
     shutdown.finish(ENDS_WITHIN).await;
     Ok(Exit::Done)
 }
@@ -113,17 +148,25 @@ fn agent_failure(error: AgentError) -> anyhow::Error {
     if usage { Failure::usage(super::failure::sentence(&error)).into() } else { error }
 }
 
-/// Waits for Ctrl-C or SIGTERM, then for all tasks to end.
+/// Waits for Ctrl-C or SIGTERM, says that it is not ready any more, then waits for all tasks to end. A second
+/// signal cuts the first wait short.
 ///
 /// # Errors
 /// When some had not ended in time.
-pub async fn run_until_stopped(shutdown: &Shutdown) -> anyhow::Result<Exit> {
+pub async fn run_until_stopped(shutdown: &Shutdown, leave: Leave) -> anyhow::Result<Exit> {
     let stop: CancellationToken = shutdown.token();
     tokio::select! {
-        () = stopped() => {}
+        () = stopped() => {
+            shutdown.leave();
+            notify::stopping(leave.drain + leave.within);
+            tokio::select! {
+                () = tokio::time::sleep(leave.drain) => {}
+                () = stopped() => {}
+            }
+        }
         () = stop.cancelled() => {}
     }
-    if shutdown.finish(ENDS_WITHIN).await {
+    if shutdown.finish(leave.within).await {
         return Ok(Exit::Done);
     }
     Err(Failure::new(Exit::TimedOut, "some work had not ended when the program did").into())

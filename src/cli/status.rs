@@ -5,7 +5,7 @@ use super::client::Client;
 use super::failure::Exit;
 use super::output::{self, age, counted, cut, number, wrapped};
 use crate::clock;
-use crate::http::shapes::{BrakeRow, DrainShown, GoalRow, Status, stands_out};
+use crate::http::shapes::{BrakeRow, DrainShown, GoalRow, PressureRow, Status, stands_out};
 use crate::model::Millis;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
@@ -13,6 +13,9 @@ use std::fmt::Write as _;
 
 /// Columns of the smallest terminal.
 const WIDTH: usize = 80;
+
+/// Codes of what trued itself runs on: their sentences are shown, since no other line tells of them.
+const ENGINES: [&str; 2] = ["SQL_AWAY", "REDIS_AWAY"];
 
 /// Runs it.
 ///
@@ -26,7 +29,8 @@ pub async fn run(global: &Global) -> anyhow::Result<Exit> {
 
 /// 7 when a goal is unknown, else 3 when findings are open.
 fn exit(status: &Status) -> Exit {
-    if status.goals.iter().any(|goal| goal.state == GoalState::Unknown) {
+    let nothing_known = status.goals.is_empty() && status.health.codes.iter().any(|code| code == "SQL_AWAY");
+    if nothing_known || status.goals.iter().any(|goal| goal.state == GoalState::Unknown) {
         return Exit::Unknown;
     }
     if status.backlog.total > 0 || status.goals.iter().any(|goal| goal.state == GoalState::Unmet) {
@@ -60,6 +64,12 @@ fn render(status: &Status, now: Millis) -> String {
             format!("  {} is {}, {} copies, {counts}", server.name, server.health, number(server.replicas));
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
+    for one in status.health.details.iter().filter(|one| ENGINES.contains(&one.code.as_str())) {
+        let _ = writeln!(text, "{}", cut(&format!("  {}: {}", one.code, one.sentence), WIDTH));
+    }
+    if let Some(pressure) = &status.pressure {
+        let _ = writeln!(text, "{}", cut(&slowed(pressure), WIDTH));
+    }
     for brake in &status.brakes {
         let _ = writeln!(text, "{}", cut(&held(brake), WIDTH));
     }
@@ -72,6 +82,12 @@ fn render(status: &Status, now: Millis) -> String {
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
     text
+}
+
+fn slowed(pressure: &PressureRow) -> String {
+    let PressureRow { name, pace, round_trip_ms, .. } = pressure;
+    let answer = round_trip_ms.map_or_else(String::new, |ms| format!(": SQL answers in {ms} ms"));
+    format!("BRAKE       {name} holds dispatch and evaluation at {pace} %{answer}")
 }
 
 fn held(brake: &BrakeRow) -> String {
@@ -167,7 +183,7 @@ fn drained(drain: &DrainShown) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::shapes::{Backlog, FileserverRow, HealthReport, PausedGoal};
+    use crate::http::shapes::{Backlog, FileserverRow, HealthCode, HealthReport, PausedGoal};
     use crate::model::fleet::Intent;
 
     fn status() -> Status {
@@ -208,6 +224,7 @@ mod tests {
             fileservers: vec![server("fs-1", Health::Online, true), server("fs-2", Health::Offline, false)],
             drains: vec![],
             brakes: vec![],
+            pressure: None,
             health: HealthReport {
                 level: "HEALTH_WARN".into(),
                 codes: vec!["FILESERVER_SILENT".into()],
@@ -245,6 +262,25 @@ mod tests {
         assert_eq!(held(&brake), "BRAKE       goal:a holds 120: 120 unexplained findings");
         let approved = BrakeRow { holds: false, approved: Some(1), ..brake };
         assert!(held(&approved).contains("released by a person"));
+    }
+
+    #[test]
+    fn a_slow_database_is_shown_by_its_brake_and_one_that_is_away_by_its_code() {
+        let pressure = PressureRow { name: "sql".into(), pace: 12, round_trip_ms: Some(212), lag_ms: 0 };
+        assert_eq!(
+            slowed(&pressure),
+            "BRAKE       sql holds dispatch and evaluation at 12 %: SQL answers in 212 ms"
+        );
+        let code =
+            |code: &str| HealthCode { code: code.into(), sentence: "it is so".into(), hint: String::new() };
+        let health = HealthReport {
+            level: "HEALTH_ERR".into(),
+            codes: vec!["SQL_AWAY".into()],
+            details: vec![code("SQL_AWAY")],
+        };
+        let away = Status { goals: vec![], backlog: Backlog::default(), health, ..status() };
+        assert!(render(&away, 0).contains("  SQL_AWAY: it is so\n"));
+        assert_eq!(exit(&away), Exit::Unknown);
     }
 
     #[test]
@@ -286,6 +322,6 @@ mod tests {
     #[test]
     fn the_json_has_the_promised_shape() {
         let json = serde_json::to_string(&status()).unwrap();
-        insta::assert_snapshot!(json, @r#"{"goals":[{"name":"racks-differ","state":"met","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-match","state":"unmet","findings":3,"at_least":true,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-suffice","state":"unknown","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":"timeout 30s"}],"backlog":{"total":3,"waiting":1,"ready":0,"running":2,"held":0,"stuck":0,"oldest_seconds":70},"fileservers":[{"name":"fs-1","rack":"rack-1","intent":"serve","health":"online","counts":true,"replicas":1200,"disk_used":1,"disk_free":2},{"name":"fs-2","rack":"rack-1","intent":"serve","health":"offline","counts":false,"replicas":1200,"disk_used":1,"disk_free":2}],"brakes":[],"health":{"level":"HEALTH_WARN","codes":["FILESERVER_SILENT"],"details":[]},"notes":[]}"#);
+        insta::assert_snapshot!(json, @r#"{"goals":[{"name":"racks-differ","state":"met","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-match","state":"unmet","findings":3,"at_least":true,"evaluated_at":1000,"took_ms":2,"error":null},{"name":"replicas-suffice","state":"unknown","findings":0,"at_least":false,"evaluated_at":1000,"took_ms":2,"error":"timeout 30s"}],"backlog":{"total":3,"waiting":1,"ready":0,"running":2,"held":0,"stuck":0,"oldest_seconds":70},"fileservers":[{"name":"fs-1","rack":"rack-1","intent":"serve","health":"online","counts":true,"replicas":1200,"disk_used":1,"disk_free":2},{"name":"fs-2","rack":"rack-1","intent":"serve","health":"offline","counts":false,"replicas":1200,"disk_used":1,"disk_free":2}],"brakes":[],"pressure":null,"health":{"level":"HEALTH_WARN","codes":["FILESERVER_SILENT"],"details":[]},"notes":[]}"#);
     }
 }

@@ -10,7 +10,7 @@ use super::client::UpFile;
 use super::failure::Exit;
 use super::program::files::{self, Directories};
 use super::program::join::{Base, Controlling};
-use super::program::{ENDS_WITHIN, stopped};
+use super::program::{ENDS_WITHIN, notify, stopped};
 use super::{migrate, output, settings};
 use crate::config::{Config, Layers};
 use crate::database::{Database, fileservers};
@@ -31,6 +31,9 @@ use tokio::time::Instant;
 /// How long "ready" waits for all agents to be online.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
+/// How long attempts may go on when a person ends it: they are taken up at the next start.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Time between two looks at that.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -39,7 +42,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// # Errors
 /// When it cannot start.
 pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
-    let (layers, config) = settings::with_flags(
+    let (layers, mut config) = settings::with_flags(
         global,
         &[
             ("--database-url", "database.url", ask.database_url.clone()),
@@ -49,6 +52,10 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
             ("--capacity", "agent.capacity", ask.capacity.clone()),
         ],
     )?;
+    if layers.is_default("worker.shutdown_grace") {
+        config.worker.shutdown_grace = GRACE;
+    }
+    let ends_within = ENDS_WITHIN.max(config.worker.shutdown_grace + Duration::from_secs(4));
     // First what may be refused, then what changes something.
     let listener = http::bind(config.http.listen).await?;
     let address = listener.local_addr()?;
@@ -72,6 +79,7 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     tokio::select! {
         ready = ready(&db, &members.agents) => {
             tell(address, &data, &goals, &children, ready?);
+            notify::ready(&shutdown);
             tokio::select! {
                 () = stopped() => {}
                 () = stop.cancelled() => {}
@@ -81,7 +89,7 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
         () = stop.cancelled() => {}
     }
     eprintln!("stopping");
-    let in_time = shutdown.finish(ENDS_WITHIN).await;
+    let in_time = shutdown.finish(ends_within).await;
     data.withdraw();
     let _ = tokio::time::timeout(Duration::from_millis(500), db.close()).await;
     if !in_time {

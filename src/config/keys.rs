@@ -31,7 +31,13 @@ pub const KEYS: &[Key] = &[
         "database.url",
         Kind::DatabaseUrl,
         "",
-        "Where the fleet is remembered: sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME. Empty: none; `trued up` then keeps a file below its data directory.",
+        "Where the fleet is remembered: sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME. Empty: none; `trued up` then keeps a file below its data directory. Several servers: postgres://USER@ONE:5432,TWO:5432/NAME; the one that takes writes is used. TLS: ?sslmode=verify-full&sslrootcert=FILE.",
+    ),
+    key(
+        "database.password_file",
+        Kind::Text,
+        "",
+        "File with the password of database.url, read at the start. Empty: the one in the URL, if any.",
     ),
     secret(
         "database.goals_url",
@@ -44,6 +50,12 @@ pub const KEYS: &[Key] = &[
         Kind::Address,
         "127.0.0.1:7080",
         "Address of the API. Loopback only, because this version knows no tokens.",
+    ),
+    key(
+        "http.drain",
+        Kind::Duration,
+        "2s",
+        "How long the API still answers, and says that it is not ready, when it is asked to stop: balancers look in that time.",
     ),
     key("goals.directory", Kind::Text, "goals", "Directory of goal files."),
     key(
@@ -112,8 +124,14 @@ pub const KEYS: &[Key] = &[
     key(
         "worker.shutdown_grace",
         Kind::Duration,
-        "5s",
-        "How long a worker that was asked to stop lets attempts end before it gives them back.",
+        "30s",
+        "How long a worker that was asked to stop lets attempts end before it gives them back. `trued up` waits 5 s unless this is set: somebody sits before it.",
+    ),
+    key(
+        "worker.listen",
+        Kind::MaybeAddress,
+        "",
+        "Address of a worker's pages /livez, /readyz and /metrics, on loopback. Empty: none.",
     ),
     key(
         "worker.exec",
@@ -126,6 +144,36 @@ pub const KEYS: &[Key] = &[
         Kind::Duration,
         "1s",
         "How often SQL is looked at for queued attempts whose reminder was lost.",
+    ),
+    secret(
+        "queue.redis",
+        Kind::RedisUrl,
+        "",
+        "Redis 6.2 or newer, or Valkey, that carries reminders between processes: redis://HOST:PORT, or rediss:// for TLS. Empty: none; workers of other processes than the controller's then find attempts by looking at SQL.",
+    ),
+    key(
+        "queue.redis_password_file",
+        Kind::Text,
+        "",
+        "File with the password of Redis, read at each connecting. Empty: the one in the URL, if any.",
+    ),
+    key(
+        "queue.window",
+        Kind::Count { min: 1, max: 100_000 },
+        "2000",
+        "Most reminders that Redis holds; older ones give way, and a sweep finds their attempts. As many as attempts in flight.",
+    ),
+    key(
+        "pressure.round_trip",
+        Kind::Duration,
+        "100ms",
+        "A database that takes longer for a question and its answer is slow: dispatch and evaluation go down to half their pace, again and again, and come back in steps. Ten times what a loaded database in the next rack takes.",
+    ),
+    key(
+        "pressure.lag",
+        Kind::Duration,
+        "30s",
+        "A standby that is further behind counts as a slow database. 0s: nobody minds.",
     ),
     key(
         "audit.slice",

@@ -31,6 +31,8 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// The queue.
     pub queue: QueueConfig,
+    /// When the database is slow.
+    pub pressure: PressureConfig,
     /// The audit of the suspects.
     pub audit: AuditConfig,
     /// How long what has ended is kept.
@@ -44,6 +46,8 @@ pub struct Config {
 pub struct HttpConfig {
     /// Address of the API.
     pub listen: SocketAddr,
+    /// How long it still answers when asked to stop.
+    pub drain: Duration,
 }
 
 /// `goals.*`, `repairs.*`
@@ -101,15 +105,32 @@ pub struct WorkerConfig {
     pub lease: Millis,
     /// How long attempts may still take when asked to stop.
     pub shutdown_grace: Duration,
+    /// Address of a worker's own pages.
+    pub listen: Option<SocketAddr>,
     /// Whether operators' own programs run.
     pub exec: bool,
 }
 
 /// `queue.*`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct QueueConfig {
     /// Time between two looks without a reminder.
     pub sweep: Duration,
+    /// Where Redis is; empty: there is none.
+    pub redis: String,
+    /// The file of its password.
+    pub redis_password_file: Option<PathBuf>,
+    /// Most reminders that it holds.
+    pub window: usize,
+}
+
+/// `pressure.*`
+#[derive(Debug, Clone, Copy)]
+pub struct PressureConfig {
+    /// Longer is slow.
+    pub round_trip: Duration,
+    /// Further behind is slow; zero: nobody minds.
+    pub lag: Duration,
 }
 
 /// `audit.*`
@@ -154,10 +175,13 @@ impl Config {
         let read = Reader { layers };
         let capacity = read.as_kind("agent.capacity", value::size)?;
         Ok(Self {
-            database_url: layers.text("database.url"),
+            database_url: read.database_url()?,
             goals_url: layers.text("database.goals_url"),
             databases: layers.databases().map(|(name, url, _)| (name.to_owned(), url.to_owned())).collect(),
-            http: HttpConfig { listen: read.as_kind("http.listen", value::address)? },
+            http: HttpConfig {
+                listen: read.as_kind("http.listen", value::address)?,
+                drain: read.duration("http.drain")?,
+            },
             goals: GoalsConfig {
                 directory: layers.text("goals.directory").into(),
                 repairs: layers.text("repairs.directory").into(),
@@ -183,9 +207,19 @@ impl Config {
                 concurrency: read.count("worker.concurrency")? as usize,
                 lease: read.as_kind("worker.lease", value::duration)?,
                 shutdown_grace: read.duration("worker.shutdown_grace")?,
+                listen: read.maybe("worker.listen", value::address)?,
                 exec: read.as_kind("worker.exec", value::switch)?,
             },
-            queue: QueueConfig { sweep: read.duration("queue.sweep")? },
+            queue: QueueConfig {
+                sweep: read.duration("queue.sweep")?,
+                redis: layers.text("queue.redis"),
+                redis_password_file: read.file("queue.redis_password_file"),
+                window: read.count("queue.window")? as usize,
+            },
+            pressure: PressureConfig {
+                round_trip: read.duration("pressure.round_trip")?,
+                lag: read.duration("pressure.lag")?,
+            },
             audit: AuditConfig { slice: read.count("audit.slice")?, period: read.duration("audit.period")? },
             retention: RetentionConfig {
                 findings: read.duration("retention.findings")?,
@@ -218,6 +252,25 @@ impl Reader<'_> {
     fn duration(&self, key: &str) -> Result<Duration, ConfigError> {
         let ms = self.as_kind(key, value::duration)?;
         Ok(Duration::from_millis(u64::try_from(ms).unwrap_or_default()))
+    }
+
+    /// Nothing where the value is empty.
+    fn maybe<T>(&self, key: &str, of: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, ConfigError> {
+        if self.layers.text(key).is_empty() { Ok(None) } else { self.as_kind(key, of).map(Some) }
+    }
+
+    /// With the password of its file.
+    fn database_url(&self) -> Result<String, ConfigError> {
+        let url = self.layers.text("database.url");
+        let Some(path) = self.file("database.password_file") else { return Ok(url) };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| ConfigError::Unreadable { path, why: error.to_string() })?;
+        Ok(value::with_password(&url, text.trim_end_matches(['\r', '\n'])))
+    }
+
+    /// A path; nothing where the value is empty.
+    fn file(&self, key: &str) -> Option<PathBuf> {
+        Some(self.layers.text(key)).filter(|path| !path.is_empty()).map(PathBuf::from)
     }
 
     fn count(&self, key: &str) -> Result<u32, ConfigError> {
@@ -270,7 +323,7 @@ mod tests {
         let said = message("[fleet]\ngrace = \"20s\"\n\n[goals]\nschedul = \"x\"\n");
         insta::assert_snapshot!(said, @"trued.toml:5: unknown key goals.schedul; did you mean goals.schedule?");
         let said = message("[nonsense]\nx = 1\n");
-        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, audit, retention, agent");
+        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, pressure, audit, retention, agent");
     }
 
     #[test]
@@ -311,6 +364,20 @@ mod tests {
         assert!(said.contains("and not \"fleet\""), "{said}");
         let said = message("[databases]\nurl = \"sqlite:x\"\n");
         assert!(said.contains("[databases.NAME]"), "{said}");
+    }
+
+    #[test]
+    fn the_password_of_a_file_goes_into_the_url_and_shows_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "se/cret\n").unwrap();
+        let path = path.display();
+        let layers =
+            load(&format!("[database]\nurl = \"postgres://me@h/db\"\npassword_file = \"{path}\"\n")).unwrap();
+        assert_eq!(Config::from_layers(&layers).unwrap().database_url, "postgres://me:se%2Fcret@h/db");
+        assert!(layers.shown().iter().all(|(_, value, _)| !value.contains("cret")));
+        let layers = load("[database]\npassword_file = \"/nowhere/at/all\"\n").unwrap();
+        assert!(matches!(Config::from_layers(&layers), Err(ConfigError::Unreadable { .. })));
     }
 
     #[test]

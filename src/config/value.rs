@@ -24,8 +24,12 @@ pub enum Kind {
     Switch,
     /// `HOST:PORT`, numbers only.
     Address,
+    /// As an address; may be empty.
+    MaybeAddress,
     /// `sqlite:PATH` or `postgres://…`; may be empty.
     DatabaseUrl,
+    /// `redis://…` or `rediss://…`; may be empty.
+    RedisUrl,
     /// Cron with seconds.
     Schedule,
 }
@@ -43,7 +47,10 @@ impl Kind {
             Self::Count { min, max } => count(text, min, max).map(|_| ()),
             Self::Switch => switch(text).map(|_| ()),
             Self::Address => address(text).map(|_| ()),
+            Self::MaybeAddress if text.is_empty() => Ok(()),
+            Self::MaybeAddress => address(text).map(|_| ()),
             Self::DatabaseUrl => database_url(text),
+            Self::RedisUrl => redis_url(text),
             Self::Schedule => schedule(text).map(|_| ()),
         }
     }
@@ -57,8 +64,9 @@ impl Kind {
             Self::Size => "a size such as 0, 512MiB, 10GiB",
             Self::Count { .. } => "a whole number",
             Self::Switch => "true or false",
-            Self::Address => "an address such as 127.0.0.1:7080",
+            Self::Address | Self::MaybeAddress => "an address such as 127.0.0.1:7080",
             Self::DatabaseUrl => "sqlite:PATH or postgres://…",
+            Self::RedisUrl => "redis://HOST:PORT or rediss://HOST:PORT",
             Self::Schedule => "cron with seconds, such as 0 */2 * * * *",
         }
     }
@@ -168,6 +176,28 @@ fn database_url(text: &str) -> Result<(), String> {
     Err(format!("{:?} is neither sqlite:PATH nor postgres://…", mask_url(text)))
 }
 
+fn redis_url(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.starts_with("redis://") || text.starts_with("rediss://") {
+        return Ok(());
+    }
+    Err(format!("{:?} is neither redis://HOST:PORT nor rediss://HOST:PORT", mask_url(text)))
+}
+
+/// A URL with this password, in place of any other.
+#[must_use]
+pub fn with_password(url: &str, password: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (who, hosts) = rest[..end].rsplit_once('@').unwrap_or(("", &rest[..end]));
+    let user = who.split(':').next().unwrap_or_default();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escaped: String = password
+        .bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    format!("{scheme}://{user}:{escaped}@{hosts}{}", &rest[end..])
+}
+
 /// A database URL without its password.
 #[must_use]
 pub fn mask_url(url: &str) -> String {
@@ -221,6 +251,13 @@ mod tests {
         assert!(schedule("*/5 * * * * *").is_ok());
         assert!(schedule("*/5 * * * *").is_err_and(|error| error.contains("seconds come first")));
         assert!(schedule("whenever it suits you or not").is_err());
+    }
+
+    #[test]
+    fn a_password_is_put_in_escaped() {
+        assert_eq!(with_password("postgres://me@h/db", "a/b@c%"), "postgres://me:a%2Fb%40c%25@h/db");
+        assert_eq!(with_password("postgres://me:old@h,i/db?x=1", "new"), "postgres://me:new@h,i/db?x=1");
+        assert_eq!(with_password("sqlite:trued.db", "new"), "sqlite:trued.db");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::braking::Braking;
 use super::metrics::{add, set};
 use super::paused::Paused;
 use super::right::Right;
-use super::{Shared, millis, undoing};
+use super::{Shared, millis, pressure, undoing};
 use crate::database::{self, Database, attempts, fileservers, findings, flows, repositories};
 use crate::finding::{Admission, Facts, TIRED_AFTER, admit};
 use crate::model::Millis;
@@ -29,6 +29,10 @@ use tracing::Instrument as _;
 
 /// A controller that dies leaves dispatching to another after this long.
 const LEASE: Duration = Duration::from_secs(5);
+/// Rounds that are only wanted are this far apart: each attempt that ends wants one.
+const GAP: Duration = Duration::from_millis(200);
+/// The longest rest between two rounds while the database is slow.
+const LONGEST_REST: Duration = Duration::from_secs(30);
 /// Findings that become ready at a time, and how long a round goes on with it: the rest comes next round.
 const DUE: i64 = 1_000;
 const DUE_FOR: Duration = Duration::from_millis(30);
@@ -57,12 +61,17 @@ pub(super) struct Round {
 /// Dispatches until stopped.
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut right = Right::new(&shared.database, "dispatch", &shared.holder, LEASE);
+    let mut rest = Duration::ZERO;
+    let wanted = async || {
+        tokio::time::sleep(GAP.min(shared.settings.dispatch)).await;
+        shared.nudge.dispatch_wanted().await;
+    };
     let (mut braking, mut paused) = (Braking::default(), Paused::default());
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            () = tokio::time::sleep(shared.chance.around(shared.settings.dispatch)) => {}
-            () = shared.nudge.dispatch_wanted() => {}
+            () = tokio::time::sleep(shared.chance.around(shared.settings.dispatch) + rest) => {}
+            () = wanted(), if rest.is_zero() => {}
         }
         if !right.held().await {
             continue;
@@ -75,6 +84,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         };
         add(&shared.metrics.rounds, 1);
         set(&shared.metrics.round_ms, u64::try_from(millis(began.elapsed())).unwrap_or(0));
+        rest = pressure::rest(began.elapsed(), shared.pace(), LONGEST_REST);
         match round {
             Ok(round) => tracing::debug!(?round, "dispatched"),
             Err(error) => {
@@ -101,7 +111,8 @@ pub(super) async fn round(
     let set: Vec<(String, i64)> =
         database::limits::all(db).await?.into_iter().map(|row| (row.name, row.value)).collect();
     let limits = Limits { repairs: &shared.repairs, in_flight: shared.settings.in_flight, set: &set };
-    let fleet_in_flight = limits.fleet_in_flight();
+    // As many attempts in the whole fleet as the database's pace allows.
+    let fleet_in_flight = pressure::share(limits.fleet_in_flight(), shared.pace());
     let found = paused.hold(db, heads(shared, running.len(), fleet_in_flight).await?).await?;
     if found.is_empty() {
         return Ok(Round::default());
@@ -137,7 +148,7 @@ pub(super) async fn round(
     let deferred = if deferred.is_empty() { 0 } else { findings::defer(db, &deferred).await? };
     if !made.is_empty() {
         add(&shared.metrics.admitted, made.len() as u64);
-        shared.reminders.remind();
+        shared.reminders.remind(&made);
     }
     Ok(Round { looked_at, admitted: made.len(), deferred: deferred + held })
 }

@@ -8,6 +8,7 @@ use super::Shared;
 use super::evaluation::{self, Occasion};
 use super::goals::{Board, Running};
 use super::metrics::add;
+use super::pressure;
 use super::right::Right;
 use super::schedule::{self, Due};
 use super::suspects::Suspects;
@@ -20,10 +21,11 @@ use crate::model::goal::GoalStatus;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// A controller that dies in an evaluation leaves its goal to others after this long.
 const LEASE: Duration = Duration::from_secs(15);
@@ -32,12 +34,16 @@ const RENEW: Duration = Duration::from_secs(5);
 /// So long a goal that is due waits for a lease that somebody else has: longer than the lease.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The longest rest after an evaluation while the database is slow.
+const LONGEST_REST: Duration = Duration::from_mins(2);
+
 /// What the tasks of goals share.
 struct Evaluator {
     shared: Arc<Shared>,
     suspects: Suspects,
     running: watch::Receiver<Arc<Running>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
+    resting: TaskTracker,
 }
 
 /// The task of one goal, as its supervisor holds it.
@@ -53,7 +59,8 @@ pub(super) async fn run(shared: Arc<Shared>, library: Library, stop: Cancellatio
     let evaluator = Arc::new(Evaluator {
         suspects: Suspects::new(Arc::clone(&shared)),
         running: board.watch(),
-        permits: Semaphore::new(shared.settings.parallel.max(1)),
+        permits: Arc::new(Semaphore::new(shared.settings.parallel.max(1))),
+        resting: TaskTracker::new(),
         shared: Arc::clone(&shared),
     });
     let (mut tasks, mut kept) = (JoinSet::new(), HashMap::new());
@@ -164,14 +171,18 @@ impl Evaluator {
             // Another controller had this turn.
             return true;
         }
-        let Ok(_permit) = self.permits.acquire().await else { return false };
+        let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return false };
         let period = if wanted { Duration::ZERO } else { duration(due.period) };
         let occasion = Occasion { goal, period, before: last.map(|last| last.state) };
+        let began = Instant::now();
         let work = evaluation::evaluate(&self.shared, &self.suspects, occasion);
         tokio::pin!(work);
         loop {
             tokio::select! {
-                () = &mut work => return true,
+                () = &mut work => {
+                    self.rest(permit, began.elapsed());
+                    return true;
+                }
                 () = tokio::time::sleep(RENEW) => {
                     if !right.held().await {
                         tracing::warn!(goal.name, "an evaluation is given up, its lease is gone");
@@ -179,6 +190,17 @@ impl Evaluator {
                     }
                 }
             }
+        }
+    }
+
+    /// While the database is slow, the place of an evaluation stays empty for a while after it.
+    fn rest(&self, permit: OwnedSemaphorePermit, took: Duration) {
+        let rest = pressure::rest(took, self.shared.pace(), LONGEST_REST);
+        if !rest.is_zero() {
+            self.resting.spawn(async move {
+                tokio::time::sleep(rest).await;
+                drop(permit);
+            });
         }
     }
 

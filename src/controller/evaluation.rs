@@ -81,7 +81,8 @@ async fn attempt(
     let (rows, batches) = mpsc::channel(BATCHES);
     let collect = collect(shared, merge_into(shared, goal, began_at), batches);
     let limit = Duration::from_millis(u64::try_from(goal.timeout).unwrap_or(0)) + GUARD;
-    let both = async { tokio::join!(shared.source.evaluate_all(goal, rows), collect) };
+    // On the heap: sessions with TLS make these futures large.
+    let both = Box::pin(async { tokio::join!(shared.source.evaluate_all(goal, rows), collect) });
     let (evaluated, merge) = tokio::time::timeout(limit, both)
         .await
         .map_err(|_| format!("{}: no end within {} s", goal.path.display(), limit.as_secs()))?;

@@ -215,6 +215,7 @@ impl Stage {
             repairs,
             agents: Agents::new(&enrolment()).unwrap(),
             reminders: Reminders::in_process(),
+            pace: Arc::new(std::sync::atomic::AtomicU32::new(100)),
             nudge: self.nudge.clone(),
             metrics: Arc::clone(&self.metrics),
             chance: Arc::new(Chance::new(self.running.len() as u64)),

@@ -7,7 +7,7 @@ use super::transaction::{Tx, retrying, within};
 use super::values::{Ids, Words};
 use super::{Database, Doing, Result, on, on_writer};
 use crate::model::Millis;
-use crate::model::attempt::{Attempt, Plan};
+use crate::model::attempt::{Attempt, Plan, Step};
 use crate::model::finding::Finding;
 use crate::model::id::AttemptId;
 use sqlx::types::Json;
@@ -15,24 +15,35 @@ use std::cmp::Reverse;
 
 mod cancelling;
 mod ending;
+mod success;
 mod write_lock;
 
 pub use cancelling::{cancel_for, cancel_one};
 pub use ending::{cancel_obsolete, finish, take_lost, yield_repository};
 pub use write_lock::renew_write_lock;
 
-/// All live attempts: queued, and running ones whether or not their lease holds. Bounded by the limits.
+/// All live attempts: queued, and running ones whether or not their lease holds. Bounded by the limits. Those whose
+/// step this program does not know are left to the newer one that made them.
 ///
 /// # Errors
 /// When the engine fails.
 pub async fn live(db: &Database) -> Result<Vec<Attempt>> {
-    let rows: Vec<AttemptRow> = on!(db, p => sqlx::query_as(
-        "/* attempts::live */ SELECT id, finding_id, goal, subject, repair, number, state, lane, priority, plan, \
-                epoch, worker, lease_until, queued_at, started_at, progress FROM attempts ORDER BY id",
-    )
-    .fetch_all(p).await)
-    .doing("reading live attempts")?;
+    let text = db.engine().text(
+        "/* attempts::live, sqlite */ SELECT id, finding_id, goal, subject, repair, number, state, lane, priority, plan, \
+                epoch, worker, lease_until, queued_at, started_at, progress FROM attempts \
+          WHERE step IN (SELECT value FROM json_each($1)) ORDER BY id",
+        "/* attempts::live, postgres */ SELECT id, finding_id, goal, subject, repair, number, state, lane, priority, \
+                plan, epoch, worker, lease_until, queued_at, started_at, progress FROM attempts \
+          WHERE step = ANY($1) ORDER BY id",
+    );
+    let rows: Vec<AttemptRow> = on!(db, p => sqlx::query_as(text).bind(known_steps()).fetch_all(p).await)
+        .doing("reading live attempts")?;
     rows::all(rows)
+}
+
+/// The steps that this program knows.
+fn known_steps() -> Words {
+    Words(Step::ALL.iter().map(|step| step.as_str().to_owned()).collect())
 }
 
 /// Attempts that were started (queued) since a moment, by repair: for the limit per minute.

@@ -68,7 +68,8 @@ pub async fn login(db: &Database) -> Result<Option<Login>> {
 /// # Errors
 /// When the engine fails otherwise than by refusing.
 pub async fn mend(db: &Database, secret: &[u8; 32], url: Option<&str>) -> Result<Standing> {
-    let Pools::Postgres(pool) = db.pools() else { return Ok(Standing::Embedded) };
+    let Pools::Postgres(server) = db.pools() else { return Ok(Standing::Embedded) };
+    let pool = &server.pool();
     let refused = |error: sqlx::Error| Standing::Refused { why: said(&error) };
     let known = login(db).await?;
     let own = url.is_none();
@@ -77,7 +78,7 @@ pub async fn mend(db: &Database, secret: &[u8; 32], url: Option<&str>) -> Result
             let options = PgConnectOptions::from_str(url).doing("reading the URL for goals")?;
             (options.get_username().to_owned(), options)
         }
-        None => (own_name(pool).await?, PgConnectOptions::from_str(db.url()).doing("reading the URL")?),
+        None => (own_name(pool).await?, server.addresses()[server.at()].clone()),
     };
     let kept = known.filter(|known| own && known.role == role).and_then(|known| known.password);
     let password = kept.unwrap_or_else(|| scram::password(secret));

@@ -25,7 +25,9 @@ pub(super) async fn state(db: &Database) -> Result<SchemaState> {
 pub(super) async fn migrate(db: &Database) -> Result<usize> {
     let missing = match state(db).await? {
         SchemaState::Current => return Ok(0),
-        SchemaState::Newer { found, known } => return Err(newer(found, known)),
+        SchemaState::Newer { found, known } | SchemaState::Ahead { found, known } => {
+            return Err(newer(found, known));
+        }
         SchemaState::Behind(missing) => missing,
     };
     match db.pools() {
@@ -36,13 +38,17 @@ pub(super) async fn migrate(db: &Database) -> Result<usize> {
             SQLITE.run_direct(None, &mut *transaction, false).await.map_err(readable)?;
             transaction.commit().await.doing(doing)?;
         }
-        Pools::Postgres(pool) => POSTGRES.run(pool).await.map_err(readable)?,
+        Pools::Postgres(server) => POSTGRES.run(&server.pool()).await.map_err(readable)?,
     }
     Ok(missing)
 }
 
-/// The versions of the migrations that a database has; none when it has no such table.
-async fn applied(db: &Database) -> Result<Vec<i64>> {
+/// A migration whose name begins so takes away what programs before it need. Others only add: expand, move, contract,
+/// each in a version of its own.
+const CONTRACTS: &str = "contract";
+
+/// The migrations that a database has, by number and name; none when it has no such table.
+async fn applied(db: &Database) -> Result<Vec<(i64, String)>> {
     let text = db.engine().text(
         "/* schema::exists, sqlite */ SELECT count(*) FROM sqlite_master WHERE name = '_sqlx_migrations'",
         "/* schema::exists, postgres */ SELECT count(*) FROM pg_catalog.pg_class \
@@ -53,19 +59,23 @@ async fn applied(db: &Database) -> Result<Vec<i64>> {
     if exists == 0 {
         return Ok(Vec::new());
     }
-    on!(db, p => sqlx::query_scalar("/* schema::applied */ SELECT version FROM _sqlx_migrations ORDER BY version")
-        .fetch_all(p).await)
+    on!(db, p => sqlx::query_as(
+        "/* schema::applied */ SELECT version, description FROM _sqlx_migrations ORDER BY version",
+    )
+    .fetch_all(p).await)
     .doing(doing)
 }
 
-fn compare(engine: Engine, applied: &[i64]) -> SchemaState {
+fn compare(engine: Engine, applied: &[(i64, String)]) -> SchemaState {
     let known: Vec<i64> = migrator(engine).iter().map(|migration| migration.version).collect();
     let highest = known.iter().copied().max().unwrap_or_default();
-    if let Some(found) = applied.iter().copied().filter(|version| !known.contains(version)).max() {
+    let unknown = || applied.iter().filter(|(version, _)| !known.contains(version));
+    let found = unknown().map(|(version, _)| *version).max();
+    if let Some(found) = found.filter(|_| unknown().any(|(_, name)| name.starts_with(CONTRACTS))) {
         return SchemaState::Newer { found, known: highest };
     }
-    match known.iter().filter(|version| !applied.contains(version)).count() {
-        0 => SchemaState::Current,
+    match known.iter().filter(|version| !applied.iter().any(|(have, _)| have == *version)).count() {
+        0 => found.map_or(SchemaState::Current, |found| SchemaState::Ahead { found, known: highest }),
         missing => SchemaState::Behind(missing),
     }
 }
@@ -104,8 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn unknown_migrations_mean_a_newer_program() {
+    fn unknown_migrations_mean_a_newer_program_which_may_be_lived_with_until_it_contracts() {
         assert_eq!(compare(Engine::Sqlite, &[]), SchemaState::Behind(SQLITE.iter().count()));
-        assert!(matches!(compare(Engine::Sqlite, &[1, 2, 3, 9000]), SchemaState::Newer { found: 9000, .. }));
+        let mut applied: Vec<_> =
+            SQLITE.iter().map(|one| (one.version, one.description.to_string())).collect();
+        assert_eq!(compare(Engine::Sqlite, &applied), SchemaState::Current);
+        applied.push((9000, "expand limits".into()));
+        assert!(matches!(compare(Engine::Sqlite, &applied), SchemaState::Ahead { found: 9000, .. }));
+        applied.push((9001, "contract limits".into()));
+        assert!(matches!(compare(Engine::Sqlite, &applied), SchemaState::Newer { found: 9001, .. }));
     }
 }

@@ -71,9 +71,9 @@ async fn change(db: &Database) -> Result<Refreshed> {
 
 /// `SQLite` plans these joins by primary key whatever the size; `PostgreSQL` must know it.
 async fn analyze(db: &Database) -> Result<()> {
-    if let Pools::Postgres(pool) = db.pools() {
+    if let Pools::Postgres(server) = db.pools() {
         sqlx::query("/* suspects::analyze, postgres */ ANALYZE suspect, fileservers")
-            .execute(pool)
+            .execute(&server.pool())
             .await
             .doing("analyzing the suspects")?;
     }

@@ -5,8 +5,8 @@
 //! read-committed, waits for locks a bounded time, and is ended by the server when its
 //! process stops in the middle of it.
 
+use super::server::{Leash, Server};
 use super::{Database, DatabaseError, Doing, Engine, Pools, Result};
-use sqlx::postgres::PgPool;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Postgres, Sqlite, Transaction};
 
@@ -19,7 +19,7 @@ pub(crate) enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
     /// A connection of its own, outside of the pools: see [`Tx::apart`].
     Apart(SqliteConnection),
-    Postgres(Transaction<'static, Postgres>),
+    Postgres(Transaction<'static, Postgres>, Leash),
 }
 
 /// Runs one statement of a transaction: `within!(tx, c => sqlx::query("…").execute(c).await)`.
@@ -34,9 +34,9 @@ macro_rules! within {
                 let $connection = &mut *connection;
                 $body
             }
-            $crate::database::transaction::Tx::Postgres(transaction) => {
+            $crate::database::transaction::Tx::Postgres(transaction, leash) => {
                 let $connection = &mut **transaction;
-                $body
+                leash.hold(async { $body }).await
             }
         }
     };
@@ -75,7 +75,7 @@ impl Tx {
                 retrying!(pools.write.begin_with("BEGIN IMMEDIATE").await.doing("beginning a transaction"))
                     .map(Self::Sqlite)
             }
-            Pools::Postgres(pool) => Self::on_server(pool, "60s").await,
+            Pools::Postgres(server) => Self::on_server(server, "60s").await,
         }
     }
 
@@ -86,23 +86,26 @@ impl Tx {
             Pools::Sqlite(pools) => {
                 pools.connect().await.doing("opening the database file once more").map(Self::Apart)
             }
-            Pools::Postgres(pool) => Self::on_server(pool, "15min").await,
+            Pools::Postgres(server) => Self::on_server(server, "15min").await,
         }
     }
 
     /// `idle`: how long the server waits for the next statement of a process that may have stopped.
-    async fn on_server(pool: &PgPool, idle: &str) -> Result<Self> {
-        let doing = "beginning a transaction";
-        let mut transaction = pool.begin().await.doing(doing)?;
-        sqlx::query(
-            "/* transaction::begin, postgres */ SELECT set_config('lock_timeout', '10s', true), \
-                    set_config('idle_in_transaction_session_timeout', $1, true)",
-        )
-        .bind(idle)
-        .execute(&mut *transaction)
-        .await
-        .doing(doing)?;
-        Ok(Self::Postgres(transaction))
+    async fn on_server(server: &Server, idle: &str) -> Result<Self> {
+        let leash = server.leash();
+        let begun = leash.hold(async {
+            let mut transaction = leash.pool().begin().await?;
+            sqlx::query(
+                "/* transaction::begin, postgres */ SELECT set_config('lock_timeout', '10s', true), \
+                        set_config('idle_in_transaction_session_timeout', $1, true)",
+            )
+            .bind(idle)
+            .execute(&mut *transaction)
+            .await?;
+            Ok(transaction)
+        });
+        let transaction = begun.await.doing("beginning a transaction")?;
+        Ok(Self::Postgres(transaction, leash))
     }
 
     /// Takes `SQLite`'s write lock on a connection of its own. Nothing to do elsewhere.
@@ -118,7 +121,7 @@ impl Tx {
     pub(crate) const fn engine(&self) -> Engine {
         match self {
             Self::Sqlite(_) | Self::Apart(_) => Engine::Sqlite,
-            Self::Postgres(_) => Engine::Postgres,
+            Self::Postgres(..) => Engine::Postgres,
         }
     }
 
@@ -131,7 +134,7 @@ impl Tx {
                 sqlx::query("COMMIT").execute(&mut connection).await.doing(doing)?;
                 connection.close().await.doing(doing)
             }
-            Self::Postgres(transaction) => transaction.commit().await.doing(doing),
+            Self::Postgres(transaction, leash) => leash.hold(transaction.commit()).await.doing(doing),
         }
     }
 }

@@ -24,6 +24,7 @@ const NAMED: usize = 3;
 
 /// All codes, the most urgent first.
 pub const ALL: &[&str] = &[
+    "SQL_AWAY",
     "LAST_COPY",
     "FILESERVER_EMPTY",
     "CONTROLLER_BLIND",
@@ -36,6 +37,7 @@ pub const ALL: &[&str] = &[
     "BACKLOG_STALLED",
     "DRAIN_STALLED",
     "FILESERVER_SILENT",
+    "REDIS_AWAY",
 ];
 
 /// What the codes are read from.
@@ -55,6 +57,10 @@ pub struct Facts<'a> {
     pub unknown: &'a [(String, i64)],
     /// Repairs that could start for [`STALLED_AFTER`] and of which nothing was done or failed meanwhile.
     pub stalled: &'a [Stalled],
+    /// What is wrong with the database, if something is.
+    pub sql: Option<&'a str>,
+    /// What is wrong with Redis, if it is used and something is.
+    pub redis: Option<&'a str>,
     /// The moment.
     pub now: Millis,
 }
@@ -111,11 +117,12 @@ pub fn report(facts: &Facts<'_>) -> HealthReport {
 
 /// Codes at which data is at risk; the others are warnings.
 fn is_error(code: &str) -> bool {
-    matches!(code, "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND")
+    matches!(code, "SQL_AWAY" | "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND")
 }
 
 fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
     let (sentence, hint) = match code {
+        "SQL_AWAY" => sql_away(facts),
         "LAST_COPY" => last_copy(facts),
         "FILESERVER_EMPTY" => fileserver_empty(facts),
         "CONTROLLER_BLIND" => controller_blind(facts),
@@ -126,6 +133,7 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
         "GOAL_INVALID" => goal_invalid(facts),
         "GOAL_BRAKED" => goal_braked(facts),
         "BACKLOG_STALLED" => backlog_stalled(facts),
+        "REDIS_AWAY" => redis_away(facts),
         "DRAIN_STALLED" => drain_stalled(facts),
         _ => fileserver_silent(facts),
     }?;
@@ -230,6 +238,16 @@ fn backlog_stalled(facts: &Facts<'_>) -> Said {
     Some((sentence, hint.to_owned()))
 }
 
+fn sql_away(facts: &Facts<'_>) -> Said {
+    let sentence = facts.sql?.to_owned();
+    Some((sentence, "connections are renewed by themselves once a server takes writes".to_owned()))
+}
+
+fn redis_away(facts: &Facts<'_>) -> Said {
+    let sentence = format!("Redis carries no reminders: {}", facts.redis?);
+    Some((sentence, "nothing is lost: workers look at SQL every queue.sweep".to_owned()))
+}
+
 /// Copies are left, none went for ten minutes, and nothing works on them.
 fn drain_stalled(facts: &Facts<'_>) -> Said {
     let stalled = |one: &&Drain| one.left > 0 && !one.working && facts.now - one.moved_at > STALLED_AFTER;
@@ -281,7 +299,18 @@ mod tests {
     }
 
     fn facts<'a>(goals: &'a [GoalStatus], backlog: &'a BacklogCounts, brakes: &'a [Brake]) -> Facts<'a> {
-        Facts { goals, backlog, fileservers: &[], drains: &[], brakes, unknown: &[], stalled: &[], now: 0 }
+        Facts {
+            goals,
+            backlog,
+            fileservers: &[],
+            drains: &[],
+            brakes,
+            unknown: &[],
+            stalled: &[],
+            sql: None,
+            redis: None,
+            now: 0,
+        }
     }
 
     fn brake(name: &str) -> Brake {

@@ -14,13 +14,19 @@ pub async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// The database answers and its tables are this program's.
+/// The database answers and its tables are this program's, and the program was not asked to stop.
 ///
 /// # Errors
 /// When they do not.
 pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
+    if api.leaving.is_cancelled() {
+        return Err(Problem::failed("the program is stopping"));
+    }
+    if let Some(trouble) = api.db.standing().trouble() {
+        return Err(Problem::failed(trouble));
+    }
     match api.db.schema().await? {
-        SchemaState::Current => Ok("ok\n"),
+        SchemaState::Current | SchemaState::Ahead { .. } => Ok("ok\n"),
         SchemaState::Behind(count) => Err(Problem::failed(format!("{count} migrations are missing"))),
         SchemaState::Newer { found, known } => {
             Err(Problem::failed(format!("tables are of version {found}, this program knows {known}")))
@@ -49,7 +55,7 @@ pub async fn healthz(State(api): State<Api>, RawQuery(query): RawQuery) -> Resul
 /// # Errors
 /// When the engine fails.
 pub async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
-    let text = api.sampler.text(&api.db).await?;
+    let text = api.sampler.text(&api).await?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

@@ -1,6 +1,7 @@
 //! Metrics read from SQL: cheap tables alone, at most once in a few seconds however often one asks.
 
 use super::codes::{self, Facts};
+use super::state::Api;
 use crate::clock;
 use crate::database::{
     Database, Result, brakes, drains, fileservers, goals, inventory, pauses, report, suspects, tidying,
@@ -9,7 +10,9 @@ use crate::model::Millis;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
+use crate::queue::Carried;
 use crate::telemetry::metrics::Metrics;
+use std::sync::atomic::Ordering;
 use tokio::sync::Mutex;
 
 /// Samples younger than this are not taken again.
@@ -31,6 +34,7 @@ struct Seen {
     evaluation: Option<i64>,
     ended_until: Option<Millis>,
     drift: Option<i64>,
+    carried: Carried,
 }
 
 impl Sampler {
@@ -38,16 +42,19 @@ impl Sampler {
     ///
     /// # Errors
     /// When the engine fails.
-    pub async fn text(&self, db: &Database) -> Result<String> {
+    pub async fn text(&self, api: &Api) -> Result<String> {
         let mut seen = self.seen.lock().await;
-        if clock::now() - seen.sampled_at >= FRESH {
-            self.sample(db, &mut seen).await?;
+        self.engines(api, &mut seen);
+        // What SQL says is as old as SQL's last answer.
+        if clock::now() - seen.sampled_at >= FRESH && !api.db.standing().is_away() {
+            self.sample(api, &mut seen).await?;
             seen.sampled_at = clock::now();
         }
         Ok(self.metrics.text().unwrap_or_default())
     }
 
-    async fn sample(&self, db: &Database, seen: &mut Seen) -> Result<()> {
+    async fn sample(&self, api: &Api, seen: &mut Seen) -> Result<()> {
+        let db = &api.db;
         let now = db.now().await?;
         let states = goals::states(db).await?;
         let paused = pauses::all(db).await?.iter().filter(|pause| pause.goal().is_some()).count();
@@ -73,6 +80,7 @@ impl Sampler {
         let drains = drains::all(db).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
         let unknown = inventory::unknown(db).await?;
+        let (redis, sql) = (api.redis_away(), api.db.standing().trouble());
         let facts = Facts {
             goals,
             backlog,
@@ -81,6 +89,8 @@ impl Sampler {
             brakes: &brakes,
             unknown: &unknown,
             stalled: &stalled,
+            sql: sql.as_deref(),
+            redis: redis.as_deref(),
             now,
         };
         let raised = codes::report(&facts).codes;
@@ -111,6 +121,27 @@ impl Sampler {
         }
         seen.evaluation = Some(last);
         Ok(())
+    }
+
+    /// What the process knows without asking.
+    fn engines(&self, api: &Api, seen: &mut Seen) {
+        let standing = api.db.standing();
+        self.metrics.database(standing.trouble().is_none(), standing.round_trip);
+        self.metrics.pace(api.pace.load(Ordering::Relaxed));
+        if let Some(trouble) = standing.trouble().filter(|_| standing.is_away()) {
+            tracing::debug!(trouble, "metrics are not read from SQL");
+            self.metrics.health("SQL_AWAY", true);
+        }
+        if let Some(post) = &api.post {
+            self.count_reminders(post.carried(), seen);
+            self.metrics.redis(api.redis_away().is_none());
+        }
+    }
+
+    fn count_reminders(&self, carried: Carried, seen: &mut Seen) {
+        self.metrics.reminders("sent", carried.sent - seen.carried.sent);
+        self.metrics.reminders("lost", carried.lost - seen.carried.lost);
+        seen.carried = carried;
     }
 
     async fn count_attempts(&self, db: &Database, seen: &mut Seen, until: Millis) -> Result<()> {

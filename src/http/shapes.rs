@@ -48,11 +48,27 @@ pub struct Status {
     /// What holds repairs, or was released by a person.
     #[serde(default)]
     pub brakes: Vec<BrakeRow>,
+    /// The brake that a slow database puts on; none: it holds nothing.
+    #[serde(default)]
+    pub pressure: Option<PressureRow>,
     /// What a person should know of.
     pub health: HealthReport,
     /// What is not as it should be set up, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// The brake that a slow database puts on dispatch and evaluation, by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PressureRow {
+    /// Its name.
+    pub name: String,
+    /// What is left of the pace of this controller, in hundredths.
+    pub pace: u32,
+    /// How long a question to the database and its answer took last.
+    pub round_trip_ms: Option<Millis>,
+    /// How far the slowest standby is behind.
+    pub lag_ms: Millis,
 }
 
 /// One brake.

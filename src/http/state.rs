@@ -9,7 +9,9 @@ use crate::model::Millis;
 use crate::model::checksum::ChecksumKey;
 use crate::model::fleet::Fileserver;
 use crate::model::id::RepositoryId;
+use crate::queue::{Carrier, Post};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use tokio_util::sync::CancellationToken;
 
 /// Signs a grant to import a repository on a fileserver, until a moment.
@@ -66,8 +68,25 @@ pub struct Api {
     pub checksum_key: ChecksumKey,
     /// Percent of a disk that new copies may fill.
     pub fill_limit: i64,
+    /// What carries reminders between processes; none: nothing does.
+    pub post: Option<Post>,
+    /// At what share of its pace the controller beside it goes, in hundredths.
+    pub pace: Arc<AtomicU32>,
+    /// Cancelled when the program was asked to stop and still answers.
+    pub leaving: CancellationToken,
     /// Metrics, and when they were last read from SQL.
     pub sampler: Arc<Sampler>,
     /// Cancelled when the program stops.
     pub stopping: CancellationToken,
+}
+
+impl Api {
+    /// What is wrong with Redis, if it is used and something is.
+    #[must_use]
+    pub fn redis_away(&self) -> Option<String> {
+        match self.post.as_ref()?.carrier() {
+            Carrier::Away { why, .. } => Some(why),
+            Carrier::Unknown | Carrier::Here => None,
+        }
+    }
 }

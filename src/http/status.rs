@@ -3,7 +3,7 @@
 use super::codes::{self, Facts};
 use super::drains::progress;
 use super::problem::{Answer, Problem};
-use super::shapes::{Backlog, BrakeRow, DrainShown, FileserverRow, GoalRow, Status};
+use super::shapes::{Backlog, BrakeRow, DrainShown, FileserverRow, GoalRow, PressureRow, Status};
 use super::state::Api;
 use super::steering;
 use crate::database::drains::{self, Drain};
@@ -18,6 +18,11 @@ use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::State;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A status that is not read within this is none.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// `GET /api/v1/status`
 ///
@@ -32,6 +37,54 @@ pub async fn show(State(api): State<Api>) -> Answer<Status> {
 /// # Errors
 /// When the engine fails.
 pub async fn read(api: &Api) -> Result<Status, Problem> {
+    let trouble = api.db.standing().trouble();
+    if api.db.standing().is_away() {
+        return Ok(blind(api, &trouble.unwrap_or_default()));
+    }
+    let reading = async {
+        match read_all(api, trouble.as_deref()).await {
+            // Its connection was given up in the middle: another one may be there already.
+            Err(_) if api.db.standing().trouble().is_none() => read_all(api, None).await,
+            read => read,
+        }
+    };
+    match tokio::time::timeout(PATIENCE, reading).await {
+        Ok(Ok(status)) => Ok(status),
+        Ok(Err(problem)) => match api.db.standing().trouble() {
+            Some(trouble) => Ok(blind(api, &trouble)),
+            None => Err(problem),
+        },
+        Err(_) => Ok(blind(api, "the database does not answer in time")),
+    }
+}
+
+/// What is known while the database says nothing: that.
+fn blind(api: &Api, trouble: &str) -> Status {
+    let redis = api.redis_away();
+    let facts = Facts {
+        goals: &[],
+        backlog: &BacklogCounts::default(),
+        fileservers: &[],
+        drains: &[],
+        brakes: &[],
+        nothing_ended: false,
+        sql: Some(trouble),
+        redis: redis.as_deref(),
+        now: 0,
+    };
+    Status {
+        goals: Vec::new(),
+        backlog: backlog(facts.backlog, 0),
+        fileservers: Vec::new(),
+        drains: Vec::new(),
+        brakes: Vec::new(),
+        pressure: None,
+        health: codes::report(&facts),
+        notes: Vec::new(),
+    }
+}
+
+async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
     let now = api.db.now().await?;
     let states = goals::states(&api.db).await?;
     let counts = report::backlog::counts(&api.db).await?;
@@ -42,6 +95,7 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let drains = drains::all(&api.db).await?;
     let unknown = inventory::unknown(&api.db).await?;
     let stalled = codes::stalled(&api.db, &counts, now).await?;
+    let redis = api.redis_away();
     let facts = Facts {
         goals: &states,
         backlog: &counts,
@@ -50,6 +104,8 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         brakes: &brakes,
         unknown: &unknown,
         stalled: &stalled,
+        sql: trouble,
+        redis: redis.as_deref(),
         now,
     };
     let health = codes::report(&facts);
@@ -60,8 +116,22 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         fileservers: rows,
         drains: drains.iter().map(|one| drain_shown(one, now)).collect(),
         brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
+        pressure: pressure(api),
         health,
-        notes: api.source.note().map(str::to_owned).into_iter().collect(),
+        notes: api.db.standing().risks.into_iter().chain(api.source.note().map(str::to_owned)).collect(),
+    })
+}
+
+/// The brake `sql`, while it holds.
+fn pressure(api: &Api) -> Option<PressureRow> {
+    let pace = api.pace.load(Ordering::Relaxed);
+    let standing = api.db.standing();
+    let millis = |time: Duration| Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX);
+    (pace < 100).then(|| PressureRow {
+        name: "sql".to_owned(),
+        pace,
+        round_trip_ms: standing.round_trip.map(millis),
+        lag_ms: millis(standing.lag),
     })
 }
 

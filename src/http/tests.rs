@@ -56,6 +56,9 @@ fn fixture_on(scratch: Scratch) -> Fixture {
         fleet: FLEET.into(),
         checksum_key: ChecksumKey { id: 1, secret: [1; 32] },
         fill_limit: 90,
+        post: None,
+        pace: Arc::new(std::sync::atomic::AtomicU32::new(100)),
+        leaving: tokio_util::sync::CancellationToken::new(),
         sampler: Arc::default(),
         stopping: tokio_util::sync::CancellationToken::new(),
     };

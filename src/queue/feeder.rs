@@ -21,8 +21,8 @@ use tokio_util::task::TaskTracker;
 /// worker that starts would leave nothing to the others.
 const BATCH: usize = 16;
 
-/// The longest wait after claims that failed one after the other.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// The longest wait after claims that failed one after the other: a database that is back is worked with soon.
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
 /// Where claims come from and go back to. Tests have one in memory.
 pub(super) trait Ledger: Send + Sync + 'static {

@@ -1,7 +1,11 @@
-//! Nudges: "look again now", for the loops of a controller in this process.
+//! Nudges: "look again now", for the loops of controllers.
 //!
 //! A nudge carries no fact. A controller that hears none looks again by itself in time.
+//! What wants a dispatch round may be in another process than the controller that
+//! dispatches, so that wish is carried; evaluations are wanted of this process alone, for
+//! the API always has a controller beside it.
 
+use super::Post;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -26,7 +30,7 @@ impl Wanted {
     }
 }
 
-/// Wakes the loops of the controllers in this process. Clones share one bell.
+/// Wakes the loops of controllers. Clones share one bell.
 #[derive(Debug, Clone, Default)]
 pub struct Nudge {
     inner: Arc<Inner>,
@@ -37,6 +41,7 @@ struct Inner {
     wanted: Mutex<Wanted>,
     evaluate: Notify,
     dispatch: Notify,
+    post: Option<Post>,
 }
 
 impl Nudge {
@@ -44,6 +49,12 @@ impl Nudge {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A bell that is heard in other processes too, by what takes wishes from the post.
+    #[must_use]
+    pub fn carried_by(post: Option<Post>) -> Self {
+        Self { inner: Arc::new(Inner { post, ..Inner::default() }) }
     }
 
     /// Wants one goal evaluated now, or all of them.
@@ -60,8 +71,16 @@ impl Nudge {
         self.inner.evaluate.notify_one();
     }
 
-    /// Wants a dispatch round now.
+    /// Wants a dispatch round now, of whichever controller dispatches.
     pub fn dispatch(&self) {
+        self.ring_dispatch();
+        if let Some(post) = &self.inner.post {
+            post.dispatch();
+        }
+    }
+
+    /// Wants a dispatch round of this process's controller.
+    pub(super) fn ring_dispatch(&self) {
         self.inner.dispatch.notify_one();
     }
 

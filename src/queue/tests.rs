@@ -171,7 +171,7 @@ async fn a_reminder_wakes_a_worker_long_before_its_sweep() {
         tokio::task::yield_now().await;
     }
     memory.queued.lock().unwrap().insert(1, attempt(1));
-    running.reminders.remind();
+    running.reminders.remind(&[]);
     until(&mut seen, |count| count.1 == 1).await;
     running.end().await;
 }

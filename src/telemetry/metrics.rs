@@ -9,6 +9,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Goal {
@@ -49,6 +51,15 @@ struct ByCode {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: String,
+}
+
+/// Nothing to tell apart: a family whose gauge is not there until it is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Alone {}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByFileserver {
     fileserver: String,
 }
@@ -69,6 +80,11 @@ pub struct Metrics {
     backlog_age: Gauge,
     health: Family<ByCode, Gauge>,
     audit_drift: Counter,
+    reminders: Family<ByOutcome, Counter>,
+    redis_up: Family<Alone, Gauge>,
+    sql_up: Gauge,
+    sql_round_trip: Family<Alone, Gauge<f64, AtomicU64>>,
+    pace: Gauge<f64, AtomicU64>,
     locks_removed: Family<ByFileserver, Gauge>,
 }
 
@@ -88,6 +104,11 @@ impl Default for Metrics {
             backlog_age: Gauge::default(),
             health: Family::default(),
             audit_drift: Counter::default(),
+            reminders: Family::default(),
+            redis_up: Family::default(),
+            sql_up: Gauge::default(),
+            sql_round_trip: Family::default(),
+            pace: Gauge::default(),
             locks_removed: Family::default(),
             registry: Registry::default(),
         };
@@ -130,6 +151,27 @@ impl Default for Metrics {
             "audit_drift",
             "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
             metrics.audit_drift.clone(),
+        );
+        registry.register(
+            "queue_reminders",
+            "Reminders for other processes, by whether Redis took them",
+            metrics.reminders.clone(),
+        );
+        registry.register(
+            "redis_up",
+            "1 while Redis takes what this process sends",
+            metrics.redis_up.clone(),
+        );
+        registry.register("sql_up", "1 while the database answers and takes writes", metrics.sql_up.clone());
+        registry.register(
+            "sql_round_trip_seconds",
+            "How long a question to the database and its answer took last",
+            metrics.sql_round_trip.clone(),
+        );
+        registry.register(
+            "pressure_pace_ratio",
+            "The share of their pace at which dispatch and evaluation go: below 1 the brake sql holds",
+            metrics.pace.clone(),
         );
         registry.register(
             "fileserver_locks_removed",
@@ -192,6 +234,29 @@ impl Metrics {
     /// Counts what the audit of the suspects found.
     pub fn drift(&self, count: u64) {
         self.audit_drift.inc_by(count);
+    }
+
+    /// Counts reminders for other processes.
+    pub fn reminders(&self, outcome: &str, count: u64) {
+        self.reminders.get_or_create(&ByOutcome { outcome: outcome.into() }).inc_by(count);
+    }
+
+    /// Says whether the database can be worked with, and how long an answer takes, if that was measured.
+    pub fn database(&self, up: bool, round_trip: Option<Duration>) {
+        self.sql_up.set(i64::from(up));
+        if let Some(round_trip) = round_trip {
+            self.sql_round_trip.get_or_create(&Alone::default()).set(round_trip.as_secs_f64());
+        }
+    }
+
+    /// Says at what share of its pace the controller goes, in hundredths.
+    pub fn pace(&self, hundredths: u32) {
+        self.pace.set(f64::from(hundredths) / 100.0);
+    }
+
+    /// Says whether Redis takes what is sent.
+    pub fn redis(&self, up: bool) {
+        self.redis_up.get_or_create(&Alone::default()).set(i64::from(up));
     }
 
     /// Sets how many locks of dead gits a fileserver's agent removed.

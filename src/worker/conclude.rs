@@ -46,6 +46,8 @@ impl Worker {
         let ending = Ending { event, message, bytes, blame };
         let backoff = self.backoff(attempt, event);
         if self.write(attempt, &ending, backoff).await {
+            // There is room under the limits now.
+            self.nudge.dispatch();
             self.announce(attempt, &ending, took).await;
         }
     }
@@ -146,7 +148,7 @@ impl Worker {
     async fn hand_back(&self, attempt: &Attempt) {
         match attempts::hand_back(&self.database, attempt.id, attempt.epoch).await {
             Ok(_) => {
-                self.reminders.remind();
+                self.reminders.remind(&[attempt.id]);
                 tracing::info!("attempt handed back unfinished, the worker stops");
             }
             Err(error) => {

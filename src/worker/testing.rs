@@ -258,6 +258,7 @@ impl Fleet {
             programs: Programs::new(true),
             recheck: Arc::new(Held(Arc::clone(&self.holds))),
             reminders: Reminders::in_process(),
+            nudge: crate::queue::Nudge::new(),
             chance: Arc::new(Chance::new(1)),
         }
     }

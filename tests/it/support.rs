@@ -2,7 +2,10 @@
 
 pub mod engine;
 pub mod fleet;
+pub mod history;
+pub mod postgres;
 pub mod process;
+pub mod redis;
 pub mod source;
 pub mod up;
 

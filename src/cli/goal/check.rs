@@ -27,6 +27,8 @@ struct Outcome {
 /// # Errors
 /// When a file cannot be read, or nobody answers.
 pub async fn run(global: &Global, files: &[PathBuf], database_url: Option<String>) -> anyhow::Result<Exit> {
+    let database_url =
+        database_url.map(|url| super::super::settings::database_url(global, Some(&url))).transpose()?;
     let mut all = Vec::new();
     for file in files {
         let text = read(file)?;

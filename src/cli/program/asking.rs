@@ -2,7 +2,7 @@
 
 use super::super::failure::Failure;
 use crate::config::Config;
-use crate::database::{Database, Engine, goals_role, repositories};
+use crate::database::{Database, Engine, address, goals_role, repositories};
 use crate::goal::session::{Names, Problem, Source};
 use crate::model::id::RepositoryId;
 use anyhow::Context as _;
@@ -21,10 +21,12 @@ const NO_ROLE: &str = "goals are asked as the main role, read-only: `trued migra
 /// When a URL is of no known kind, or the engine fails.
 pub async fn source(config: &Config, db: &Database) -> anyhow::Result<Source> {
     let wrong = |problem: Problem| Failure::usage(problem.message);
-    let mut source = Source::new(db.url()).map_err(wrong)?.with_names(Arc::new(Known(db.clone())));
+    // Any of its servers will do for the rest of the URL: sessions go to the one that is used at the time.
+    let one = address::each(db.url()).swap_remove(0);
+    let mut source = Source::new(&one).map_err(wrong)?.with_names(Arc::new(Known(db.clone())));
     let ours = config.database_url.is_empty() || config.database_url == db.url();
     if ours && !config.goals_url.is_empty() {
-        source = source.at(&config.goals_url).map_err(|problem| {
+        source = source.at(&address::each(&config.goals_url).swap_remove(0)).map_err(|problem| {
             wrong(problem).hint("database.goals_url is the fleet's PostgreSQL database as another role")
         })?;
     } else if db.engine() == Engine::Postgres {
@@ -36,6 +38,10 @@ pub async fn source(config: &Config, db: &Database) -> anyhow::Result<Source> {
             tracing::warn!("{NO_ROLE}");
             source.with_note(Some(NO_ROLE.to_owned()))
         };
+    }
+    if address::each(db.url()).len() > 1 {
+        let moving = db.clone();
+        source = source.with_host(Arc::new(move || moving.host()));
     }
     for (name, url) in &config.databases {
         source = source.with_database(name, url).map_err(wrong)?;

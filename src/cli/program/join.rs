@@ -2,6 +2,7 @@
 
 use super::super::args::Global;
 use super::super::enrolment;
+use super::super::failure::Failure;
 use super::asking;
 use super::files::{self, Asking, Directories, Files, Over, Shared, subjects};
 use crate::agent::layout::Layout;
@@ -17,11 +18,12 @@ use crate::model::chance::Chance;
 use crate::model::fleet::Fileserver;
 use crate::model::grant::{Action, End, Enrolment, Grant};
 use crate::model::id::RepositoryId;
-use crate::queue::{Nudge, Reminders};
+use crate::queue::{Nudge, Post, Redis, RedisSettings, Reminders};
 use crate::repair::Repairs;
 use crate::shutdown::Shutdown;
 use crate::worker::{self, Worker};
 use anyhow::Context as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -37,6 +39,10 @@ pub struct Base {
     configured: Arc<Vec<Setting>>,
     directories: Directories,
     files: Mutex<Option<Files>>,
+    pace: Arc<AtomicU32>,
+    kept: AtomicBool,
+    redis: Option<Redis>,
+    sender: Mutex<Option<Redis>>,
     reminders: Reminders,
     nudge: Nudge,
     chance: Arc<Chance>,
@@ -65,6 +71,9 @@ impl Base {
         let source = asking::source(&config, &db).await?;
         let repairs = Arc::new(directories.repairs()?);
         let goals = Shared::default();
+        let chance = Arc::new(Chance::new(enrolment::seed()?));
+        let redis = redis(&config, &fleet.fleet_id, &chance)?;
+        let post = redis.as_ref().map(|redis| redis.post().clone());
         let configured = config.goals.settings.iter().cloned().map(setting).collect();
         let configured: Arc<Vec<Setting>> = Arc::new(configured);
         let over = Over { db: db.clone(), configured: Arc::clone(&configured) };
@@ -79,9 +88,13 @@ impl Base {
             configured,
             directories,
             files: Mutex::new(Some(files)),
-            reminders: Reminders::in_process(),
-            nudge: Nudge::new(),
-            chance: Arc::new(Chance::new(enrolment::seed()?)),
+            kept: AtomicBool::new(false),
+            pace: Arc::new(AtomicU32::new(controller::pressure::FULL)),
+            sender: Mutex::new(redis.clone()),
+            redis,
+            reminders: Reminders::carried_by(post.clone()),
+            nudge: Nudge::carried_by(post),
+            chance,
         })
     }
 
@@ -103,11 +116,16 @@ impl Base {
             reminders: self.reminders.clone(),
             nudge: self.nudge.clone(),
             metrics: Arc::default(),
+            pace: Arc::clone(&self.pace),
             chance: Arc::clone(&self.chance),
         };
         let api = self.api(shutdown, with.enrolment)?;
         let stop = shutdown.token();
         self.watch_goals(shutdown);
+        self.send(shutdown);
+        if let Some(redis) = self.redis.clone() {
+            shutdown.spawn(redis.hear_nudges(self.nudge.clone(), stop.clone()));
+        }
         shutdown.spawn(controller.run(stop.clone()));
         shutdown.spawn(async move {
             if let Err(error) = http::serve(with.listener, api).await {
@@ -141,12 +159,45 @@ impl Base {
             recheck: Arc::new(Asking { source: self.source.clone(), goals: self.goals.clone() }),
             programs: worker::Programs::new(self.config.worker.exec),
             reminders: self.reminders.clone(),
+            nudge: self.nudge.clone(),
             chance: Arc::clone(&self.chance),
         };
         self.watch_goals(shutdown);
+        self.send(shutdown);
+        if let Some(redis) = self.redis.clone() {
+            shutdown.spawn(redis.hear_reminders(self.reminders.clone(), shutdown.token()));
+        }
         shutdown.spawn(worker.run(shutdown.token()));
         self.tell_seen(shutdown, &enrolment.part.id);
         Ok(())
+    }
+
+    /// Shows the pages of a part that has no API.
+    pub fn show(&self, shutdown: &Shutdown, listener: TcpListener) {
+        let part = http::part::Part {
+            db: self.db.clone(),
+            post: self.post(),
+            leaving: shutdown.leaving(),
+            stopping: shutdown.token(),
+            metrics: Arc::default(),
+        };
+        shutdown.spawn(async move {
+            if let Err(error) = http::part::serve(listener, part).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the pages ended");
+            }
+        });
+    }
+
+    /// Looks after the database, and carries reminders and nudges out, once for all parts of the process.
+    fn send(&self, shutdown: &Shutdown) {
+        if !self.kept.swap(true, Ordering::Relaxed) {
+            let (db, stop) = (self.db.clone(), shutdown.token());
+            shutdown.spawn(async move { db.keep(stop).await });
+        }
+        let redis = self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(redis) = redis {
+            shutdown.spawn(redis.send(shutdown.token()));
+        }
     }
 
     /// Watches goal files once for all parts of the process: rechecks and the API see the newest ones.
@@ -190,7 +241,15 @@ impl Base {
                 evaluations: config.retention.evaluations,
                 ..controller::Retention::default()
             },
+            pressure: controller::pressure::Bounds {
+                round_trip: config.pressure.round_trip,
+                lag: config.pressure.lag,
+            },
         }
+    }
+
+    fn post(&self) -> Option<Post> {
+        self.redis.as_ref().map(|redis| redis.post().clone())
     }
 
     fn api(&self, shutdown: &Shutdown, enrolment: &Enrolment) -> anyhow::Result<Api> {
@@ -233,6 +292,9 @@ impl Base {
             fleet: self.fleet.fleet_id.clone(),
             checksum_key: self.fleet.checksum_key.clone(),
             fill_limit: self.config.fleet.fill_limit,
+            post: self.post(),
+            pace: Arc::clone(&self.pace),
+            leaving: shutdown.leaving(),
             sampler: Arc::default(),
             stopping: shutdown.token(),
         })
@@ -256,6 +318,21 @@ impl Base {
             }
         });
     }
+}
+
+/// Redis, if the configuration names one.
+fn redis(config: &Config, fleet: &str, chance: &Arc<Chance>) -> anyhow::Result<Option<Redis>> {
+    let queue = &config.queue;
+    if queue.redis.is_empty() {
+        return Ok(None);
+    }
+    let settings = RedisSettings {
+        url: queue.redis.clone(),
+        password_file: queue.redis_password_file.clone(),
+        window: queue.window,
+    };
+    let redis = Redis::new(&settings, fleet, Arc::clone(chance));
+    Ok(Some(redis.map_err(|problem| Failure::usage(problem.to_string()).hint("queue.redis names it"))?))
 }
 
 fn setting(one: GoalSetting) -> Setting {

@@ -1,11 +1,11 @@
 //! How attempts end: into history, with their finding moved on in the same transaction.
 //!
 //! An attempt that has no finding any more (an evaluation closed it) ends all the same.
-use super::write_lock;
+use super::{success, write_lock};
 use crate::database::rows::{self, AttemptRow};
 use crate::database::transaction::{Tx, retrying, within};
 use crate::database::values::{Ids, Words};
-use crate::database::{Database, DatabaseError, Doing, Result};
+use crate::database::{Database, DatabaseError, Doing, Pools, Result};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, AttemptState, Ending};
 use crate::model::finding::{Deferral, FindingState};
@@ -84,7 +84,12 @@ pub async fn finish(
         AttemptState::Running.after(ending.event).filter(|state| state.is_final()).ok_or_else(|| {
             DatabaseError::Refused(format!("a running attempt does not end by the event {}", ending.event))
         })?;
-    retrying!(try_finish(db, id, epoch, outcome, ending, backoff).await)
+    match db.pools() {
+        Pools::Postgres(server) if outcome == AttemptState::Succeeded => {
+            retrying!(success::succeed(server, id, epoch, &ending.message, ending.bytes).await)
+        }
+        _ => retrying!(try_finish(db, id, epoch, outcome, ending, backoff).await),
+    }
 }
 
 async fn try_finish(
@@ -202,14 +207,16 @@ async fn try_take_lost(db: &Database, limit: i64) -> Result<Vec<Attempt>> {
     let text = tx.engine().text(
         "/* attempts::lost, sqlite */ SELECT id, finding_id, goal, subject, repair, number, state, lane, priority, \
                 plan, epoch, worker, lease_until, queued_at, started_at, progress FROM attempts \
-          WHERE state = 'running' AND lease_until < (SELECT now FROM clock) ORDER BY lease_until LIMIT $1",
+          WHERE state = 'running' AND lease_until < (SELECT now FROM clock) \
+            AND step IN (SELECT value FROM json_each($2)) ORDER BY lease_until LIMIT $1",
         "/* attempts::lost, postgres */ SELECT id, finding_id, goal, subject, repair, number, state, lane, priority, \
                 plan, epoch, worker, lease_until, queued_at, started_at, progress FROM attempts \
-          WHERE state = 'running' AND lease_until < (SELECT now FROM clock) ORDER BY lease_until LIMIT $1 \
-            FOR UPDATE SKIP LOCKED",
+          WHERE state = 'running' AND lease_until < (SELECT now FROM clock) AND step = ANY($2) \
+          ORDER BY lease_until LIMIT $1 FOR UPDATE SKIP LOCKED",
     );
-    let rows: Vec<AttemptRow> = within!(&mut tx, c => sqlx::query_as(text).bind(limit).fetch_all(c).await)
-        .doing("looking for lost attempts")?;
+    let rows: Vec<AttemptRow> = within!(&mut tx, c => sqlx::query_as(text)
+        .bind(limit).bind(super::known_steps()).fetch_all(c).await)
+    .doing("looking for lost attempts")?;
     if rows.is_empty() {
         return Ok(Vec::new());
     }

@@ -265,7 +265,7 @@ async fn index(tx: &mut Tx, kept: i64) -> Result<()> {
         Err(error) if is_twice(&error) => return Err(twice(tx).await?),
         other => other.doing("indexing an evaluation's rows")?,
     }
-    let Tx::Postgres(transaction) = tx else { return Ok(()) };
+    let Tx::Postgres(transaction, _) = tx else { return Ok(()) };
     if kept < LARGE {
         return Ok(());
     }

@@ -96,9 +96,9 @@ on_each_engine! {
 
 /// Ends the session that collects rows. A file has no sessions: there the evaluation's process is gone.
 async fn cut(db: &Database) {
-    let crate::database::Pools::Postgres(pool) = db.pools() else { return };
+    let crate::database::Pools::Postgres(server) = db.pools() else { return };
     let text = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
                  WHERE datname = current_database() AND state = 'idle in transaction' AND query LIKE '/* findings::add%'";
-    let ended: i64 = sqlx::query_scalar(text).fetch_one(pool).await.expect("ended");
+    let ended: i64 = sqlx::query_scalar(text).fetch_one(&server.pool()).await.expect("ended");
     assert_eq!(ended, 1);
 }

@@ -6,6 +6,7 @@
 //! query running until `statement_timeout`; that is why the server has the deadline too.
 
 use super::explain::{self, Known, Said};
+use super::source::Host;
 use super::{
     Evaluated, OPENING, Problem, Sending, Taker, bindings, duration, queries, recheck_text, run_time, sample,
 };
@@ -23,7 +24,7 @@ use sqlx::{
     Column as _, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Postgres, Row as _,
     Statement as _, TypeInfo as _,
 };
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub mod plan;
 
@@ -42,6 +43,8 @@ pub struct Door {
     keeper: PgConnectOptions,
     /// Whether it is the fleet's.
     fleet: bool,
+    /// Where it is now, if it may move.
+    host: Option<Arc<Host>>,
 }
 
 /// Which of the server's sessions a question has, so that it can be ended from outside.
@@ -61,7 +64,7 @@ impl Trace {
 impl Door {
     pub fn new(options: PgConnectOptions, fleet: bool) -> Self {
         let options = self::options(options);
-        Self { keeper: options.clone().application_name("trued goal keeper"), options, fleet }
+        Self { keeper: options.clone().application_name("trued goal keeper"), options, fleet, host: None }
     }
 
     /// Sessions log in otherwise; the keeper stays who it is.
@@ -69,12 +72,24 @@ impl Door {
         self.options = change(self.options.clone());
     }
 
+    /// Sessions go where the database is at the time.
+    pub fn follow(&mut self, host: Arc<Host>) {
+        self.host = Some(host);
+    }
+
+    fn there(&self, options: &PgConnectOptions) -> PgConnectOptions {
+        match self.host.as_ref().and_then(|host| host()) {
+            Some((host, port)) => options.clone().host(&host).port(port),
+            None => options.clone(),
+        }
+    }
+
     /// Ends a session that went on past its deadline. The server says what it is by its number and its start, so
     /// that another one of the same number is left alone.
     pub async fn end(&self, trace: &Trace) {
         let Some((number, start)) = trace.take() else { return };
         let ending = async {
-            let mut connection = self.keeper.connect().await?;
+            let mut connection = self.there(&self.keeper).connect().await?;
             let text = "/* goal.end */ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                          WHERE pid = $1 AND backend_start::text = $2";
             let asked = sqlx::query(text).bind(number).bind(start).persistent(false);
@@ -112,7 +127,7 @@ impl From<Problem> for Failed {
 /// Opens a connection and begins a transaction that can only read and that the server ends.
 async fn open(door: &Door, timeout: Millis, trace: &Trace) -> Result<PgConnection, Problem> {
     let opening = async {
-        let mut connection = door.options.connect().await?;
+        let mut connection = door.there(&door.options).connect().await?;
         let text = "/* goal.begin */ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         sqlx::query(text).execute(&mut connection).await?;
         if door.fleet {

@@ -24,6 +24,9 @@ pub trait Names: Send + Sync {
     fn name(&self, id: RepositoryId) -> BoxFuture<'_, Result<Option<String>, String>>;
 }
 
+/// Host and port of a database that may move; none: where it always was.
+pub type Host = dyn Fn() -> Option<(String, u16)> + Send + Sync;
+
 /// Where goals are asked: what a session is opened with. Never shares a connection with `database`.
 #[derive(Clone)]
 pub struct Source {
@@ -109,6 +112,15 @@ impl Source {
             }
         }
         Ok(self)
+    }
+
+    /// Who knows at which host and port the fleet's database is now.
+    #[must_use]
+    pub fn with_host(mut self, host: Arc<Host>) -> Self {
+        if let Place::Postgres(door) = &mut self.fleet {
+            door.follow(host);
+        }
+        self
     }
 
     /// Another database, by the name that goals' headers use.

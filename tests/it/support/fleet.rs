@@ -15,11 +15,21 @@ pub struct Fleet {
     pub controller: Option<Process>,
     pub workers: Vec<Process>,
     pub agents: Vec<Process>,
+    /// For parts that are started from now on.
+    pub environment: Vec<(String, String)>,
     addresses: Vec<String>,
     listen: String,
     settings: PathBuf,
     /// What each agent is started with besides.
     flags: Vec<Vec<String>>,
+    others: Vec<Other>,
+}
+
+/// A controller beside the first.
+struct Other {
+    name: String,
+    listen: String,
+    process: Process,
 }
 
 impl Fleet {
@@ -38,10 +48,12 @@ impl Fleet {
             controller: None,
             workers: Vec::new(),
             agents: Vec::new(),
+            environment: Vec::new(),
             addresses: Vec::new(),
             flags: Vec::new(),
             listen,
             settings: file,
+            others: Vec::new(),
         };
         fleet.on_database(&["migrate"]);
         let enrolment = fleet.on_database(&["part", "add", "controller", "ctl-1"]);
@@ -74,9 +86,50 @@ impl Fleet {
         self.workers.push(Process::start(&mut command));
     }
 
+    /// Enrols and starts one more controller.
+    pub fn add_controller(&mut self, name: &str) {
+        let enrolment = self.on_database(&["part", "add", "controller", name]);
+        std::fs::write(self.directory.join(format!("{name}.json")), enrolment).expect("written");
+        let listen = format!("127.0.0.1:{}", free_port());
+        let process = self.other(name, &listen);
+        self.others.push(Other { name: name.to_owned(), listen, process });
+    }
+
+    fn other(&self, name: &str, listen: &str) -> Process {
+        let mut command = self.part("serve", &format!("{name}.json"));
+        Process::start(command.args(["--listen", listen]))
+    }
+
+    /// `kill -9` and a new start: 0 is the first controller, the others follow.
+    pub fn kill_controller(&mut self, n: usize) {
+        if n == 0 {
+            self.controller.as_mut().expect("running").kill();
+            let mut command = self.part("serve", "ctl-1.json");
+            self.controller = Some(Process::start(command.args(["--listen", &self.listen])));
+            return;
+        }
+        let (name, listen) = (self.others[n - 1].name.clone(), self.others[n - 1].listen.clone());
+        self.others[n - 1].process.kill();
+        self.others[n - 1].process = self.other(&name, &listen);
+    }
+
+    /// `kill -9` and a new start.
+    pub fn kill_worker(&mut self, n: usize) {
+        self.workers[n].kill();
+        let mut command = self.part("worker", "wrk-1.json");
+        self.workers[n] = Process::start(&mut command);
+    }
+
+    /// The copies of a repository; none when the API did not answer.
+    pub fn copies_if_answered(&self, name: &str) -> Vec<Copy> {
+        let output = self.run(&["repo", "show", name, "-o", "json"]);
+        serde_json::from_slice(&output.stdout).map(|shown| copies(&shown)).unwrap_or_default()
+    }
+
     fn part(&self, role: &str, enrolment: &str) -> Command {
         let mut command = trued();
         command.env("TRUED_TEST_POINTS", self.points());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("--config").arg(&self.settings).arg(role);
         command
             .args(["--database-url", &self.database_url, "--enrolment"])
@@ -165,6 +218,12 @@ impl Fleet {
     /// Runs a command against the API.
     pub fn run(&self, arguments: &[&str]) -> Output {
         trued().args(["--url", &self.url]).args(arguments).output().expect("the program runs")
+    }
+
+    /// What a command says, whatever it ends with.
+    pub fn done_or_open(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Runs a command that must succeed.

@@ -62,7 +62,7 @@ async fn merge(tx: &mut Tx, into: &MergeInto, count: Count, took_ms: Millis) -> 
 /// `PostgreSQL` learns late how many findings a goal has: by what it knew, it looked each of 380,000 rows up, three
 /// times. Both sides of these joins are whole sets, so they are hashed whatever it believes.
 async fn plan_for_sets(tx: &mut Tx) -> Result<()> {
-    let Tx::Postgres(transaction) = tx else { return Ok(()) };
+    let Tx::Postgres(transaction, _) = tx else { return Ok(()) };
     sqlx::query(
         "/* findings::plan, postgres */ SELECT set_config('enable_nestloop', 'off', true), \
                 set_config('work_mem', '64MB', true), set_config('jit', 'off', true)",
