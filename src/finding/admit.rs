@@ -236,10 +236,14 @@ impl<'a> Round<'a> {
             return Err(busy());
         }
         let Some(attempt) = self.attempts.get(&subject) else { return Ok(None) };
-        let reads_only = self.facts.repairs.get(&attempt.repair).is_some_and(Repair::yields);
+        let running = self.facts.repairs.get(&attempt.repair);
+        // What reads does not end what reads; but tidying takes hours, and a verification is not made to wait for it.
+        let yields = running.is_some_and(|running| {
+            running.yields() && (!repair.yields() || (running.tidies() && !repair.tidies()))
+        });
         let urgency = |lane, priority| (lane == Lane::Last, priority);
         let more_urgent = urgency(finding.lane, finding.priority) > urgency(attempt.lane, attempt.priority);
-        if reads_only && more_urgent && !repair.yields() {
+        if yields && more_urgent {
             return Ok(Some(attempt.id));
         }
         Err(busy())

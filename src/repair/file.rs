@@ -113,6 +113,12 @@ impl Repair {
         matches!(self.step, Step::Verify | Step::Scrub | Step::Repack)
     }
 
+    /// Whether it has no hurry at all.
+    #[must_use]
+    pub const fn tidies(&self) -> bool {
+        matches!(self.step, Step::Scrub | Step::Repack)
+    }
+
     /// Whether it can be done to such a subject.
     #[must_use]
     pub fn takes(&self, subject: SubjectKind) -> bool {

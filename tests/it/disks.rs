@@ -102,6 +102,14 @@ fn the_database_is_made_anew_from_six_disks_and_no_disk_is_changed() {
     fleet.database_url = anew.clone();
     fleet.start_controller();
     fleet.start_worker();
+    until("goals are evaluated on the new tables", secs(60), || {
+        let status = fleet.json(&["status"]);
+        if status["goals"].as_array().is_some_and(|goals| !goals.is_empty()) {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    });
     fleet.met(90);
     assert_eq!(rows(&fleet, &names), before, "every repository, checksum and place is back");
     for name in &names {

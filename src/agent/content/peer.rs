@@ -160,9 +160,10 @@ impl<'a> Peer<'a> {
             if *have > size {
                 return Ok("it sent more than it listed".to_owned());
             }
-            to.write_all(&chunk)
-                .await
-                .map_err(|error| disk::refusal("cannot write", Path::new(&file.path), &error))?;
+            let unwritten = |error| disk::refusal("cannot write", Path::new(&file.path), &error);
+            to.write_all(&chunk).await.map_err(unwritten)?;
+            // What is told of has reached the file: a later attempt goes on from it.
+            to.flush().await.map_err(unwritten)?;
             took(chunk.len()).await;
         }
     }

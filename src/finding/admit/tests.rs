@@ -144,7 +144,7 @@ fn decisions_read_as_reasons() {
     replicas-match replica:2:3: resync on fs-03 from fs-02
     replicas-match replica:6:1: fileserver fs-01 does not answer (until 11000)
     replicas-verified replica:1:2: another attempt works on this repository (until 6000)
-    replicas-suffice repository:3: no replica that can be reached has the definitive checksum (until 16000)
+    replicas-suffice repository:3: stuck: unrecoverable here: no copy anywhere has the definitive checksum; nothing is removed (until 61000)
     replicas-verified replica:99:1: no fileserver may take the copy: 1 on which this replica no longer stands (until 16000)
     replicas-suffice repository:4: needs 5000 bytes, 500 can be placed (until 61000)
     replicas-suffice repository:7: backing off after an attempt (until 9000)
@@ -230,6 +230,18 @@ fn limits_read_as_reasons() {
     replicas-suffice repository:2: replicate on fs-03 from fs-04
     replicas-suffice repository:3: the fleet is at its limit of 2 attempts (ready)
     "#);
+}
+
+#[test]
+fn a_scrub_yields_to_a_verification_and_a_verification_to_no_scrub() {
+    let scrubbed = World::new(3, 3).with(1, &[1, 2]).runs(&about_replica(1, Step::Scrub, 1, 1), 1);
+    let scrubbed = scrubbed.finds(about_replica(2, Step::Verify, 1, 2));
+    assert!(scrubbed.told(1).ends_with("attempt 901 is to yield"), "{}", scrubbed.told(1));
+    let mut verified = World::new(3, 3).with(1, &[1, 2]).runs(&about_replica(1, Step::Verify, 1, 1), 1);
+    let mut scrub = about_replica(2, Step::Scrub, 1, 2);
+    scrub.priority = 900;
+    verified = verified.finds(scrub);
+    assert!(verified.told(1).contains("another attempt works on this repository"));
 }
 
 #[test]

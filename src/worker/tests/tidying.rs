@@ -48,7 +48,7 @@ async fn damaged_objects_keep_a_copy_out_of_sync_until_it_was_made_anew(scratch)
 
 async fn how_a_copy_is_packed_is_written_after_it_was_packed(scratch) {
     let mut fleet = fleet(scratch, 3, 3).await;
-    fleet.number("UPDATE replicas SET packs = 90 WHERE fileserver_id = 1 RETURNING 1").await;
+    fleet.number("UPDATE replicas SET packs = 90 WHERE fileserver_id = 1 RETURNING fileserver_id").await;
     fleet.admit(Step::Repack, None, 1).await;
     assert_eq!(fleet.end().await, ("succeeded".to_owned(), "packed".to_owned()));
     assert_eq!(fleet.number("SELECT max(packs) FROM replicas").await, 1);
