@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a test")]
 
 use sqlx::SqlitePool;
+use sqlx::sqlite::SqlitePoolOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use trued::database::findings::{Merge, MergeInto};
 use trued::database::scratch::Scratch;
@@ -21,6 +22,9 @@ use trued::repair::placement;
 use trued::repair::plan::plan_under;
 use trued::repair::pressure::Pressure;
 use trued::repair::view::{FleetView, RepositoryView};
+
+/// The checksum that everything has.
+const SUM: &str = "x'0101010101010101010101010101010101010101010101010101010101010101'";
 
 /// What one dispatch sends towards and what it lets a fileserver take part in.
 #[derive(Default)]
@@ -57,7 +61,9 @@ struct Simulation {
 impl Simulation {
     async fn new(seed: u64) -> Self {
         let scratch = Scratch::sqlite().await.unwrap();
-        let pool = SqlitePool::connect(scratch.url()).await.unwrap();
+        let pool = SqlitePoolOptions::new().max_connections(1).connect(scratch.url()).await.unwrap();
+        // Nothing of it outlives the test.
+        sqlx::query("PRAGMA synchronous = OFF").execute(&pool).await.unwrap();
         let goal =
             library::shipped(Engine::Sqlite).unwrap().into_iter().find(|one| one.name == "disks-balance");
         let repairs = trued::repair::library::shipped().unwrap();
@@ -98,6 +104,7 @@ impl Simulation {
         for id in &new {
             view.fileservers.get_mut(&FileserverId(*id)).unwrap().intent = Intent::Quiesce;
         }
+        self.run("BEGIN").await;
         let (mut held, mut repository) = (0, 0);
         let fill = 35 + self.below(30);
         while held < room * fill / 100 {
@@ -109,7 +116,7 @@ impl Simulation {
             }
             self.run(&format!(
                 "INSERT INTO repositories (id, name, bytes, wanted, seats, version, checksum, checksum_key, created_at)
-                 VALUES ({repository}, 'r{repository}', {bytes}, 3, 3, 1, x'0101', 1, 1)"
+                 VALUES ({repository}, 'r{repository}', {bytes}, 3, 3, 1, {SUM}, 1, 1)"
             )).await;
             for place in places {
                 self.put(repository, place, bytes).await;
@@ -118,13 +125,14 @@ impl Simulation {
             }
             held += 3 * bytes;
         }
+        self.run("COMMIT").await;
     }
 
     async fn put(&self, repository: i64, place: FileserverId, bytes: i64) {
         self.run(&format!(
             "INSERT INTO replicas (repository_id, fileserver_id, state, version, checksum, checksum_key, in_sync, bytes,
                                    verified_at, state_since)
-             VALUES ({repository}, {place}, 'live', 1, x'0101', 1, TRUE, {bytes}, 1, 1)"
+             VALUES ({repository}, {place}, 'live', 1, {SUM}, 1, TRUE, {bytes}, 1, 1)"
         )).await;
         self.run(&format!(
             "UPDATE fileservers SET disk_used = disk_used + {bytes}, disk_free = disk_free - {bytes} WHERE id = {place}"

@@ -218,7 +218,7 @@ async fn a_repository_has_just_the_promised_fields() {
     assert_eq!(keys(&list), "fileservers");
     assert_eq!(keys(&list["fileservers"][0]), "counts disk_free disk_used health intent name rack replicas");
     let (_, status) = fixture.ask("GET", "/api/v1/status", None).await;
-    assert_eq!(keys(&status), "backlog brakes fileservers goals health notes");
+    assert_eq!(keys(&status), "backlog brakes drains fileservers goals health notes");
     assert_eq!(keys(&status["backlog"]), "held oldest_seconds ready running stuck total waiting");
     fixture.scratch.close().await;
 }
@@ -261,7 +261,7 @@ async fn an_evacuation_is_proven_first_and_refused_with_the_sums() {
     let (_, dry) = fixture.ask("POST", "/api/v1/drains", evacuate(true)).await;
     assert_eq!(
         (&dry["changed"], &dry["message"]),
-        (&json!(false), &json!("fs-1 would be emptied: 10 B to be placed, 10 B can be"))
+        (&json!(false), &json!("fs-1 would be emptied: 10 B to be placed, 30 B can be"))
     );
     let (_, none) = fixture.ask("GET", "/api/v1/drains", None).await;
     assert_eq!(none, json!({ "drains": [] }));
