@@ -53,6 +53,7 @@ async fn measure(engine: &str, scratch: &Scratch, crowd: Crowd, rounds: usize) -
         reminders: Reminders::in_process(),
         nudge: Nudge::new(),
         metrics: Arc::clone(&metrics),
+        pace: Arc::new(std::sync::atomic::AtomicU32::new(100)),
         chance: Arc::new(Chance::new(1)),
     };
     let before = resident();
