@@ -6,11 +6,12 @@
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqlitePoolOptions;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use trued::database::findings::{Merge, MergeInto};
 use trued::database::scratch::Scratch;
 use trued::database::{fileservers, flows, repositories};
 use trued::goal::session::Source;
-use trued::goal::{Engine, Goal, library};
+use trued::goal::{Engine, Goal};
 use trued::model::attempt::Plan;
 use trued::model::chance::Chance;
 use trued::model::finding::{Deferral, Exception, Finding, FindingState, Lane};
@@ -64,8 +65,8 @@ impl Simulation {
         let pool = SqlitePoolOptions::new().max_connections(1).connect(scratch.url()).await.unwrap();
         // Nothing of it outlives the test.
         sqlx::query("PRAGMA synchronous = OFF").execute(&pool).await.unwrap();
-        let goal =
-            library::shipped(Engine::Sqlite).unwrap().into_iter().find(|one| one.name == "disks-balance");
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/goals/disks-balance.sql"));
+        let goal = Goal::parse(path, &std::fs::read_to_string(path).unwrap(), Engine::Sqlite);
         let repairs = trued::repair::library::shipped().unwrap();
         Self {
             source: Source::new(scratch.url()).unwrap(),

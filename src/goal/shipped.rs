@@ -88,7 +88,8 @@ mod tests {
         let names = std::fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut sorted: Vec<String> = names.filter(|name| name.ends_with(".sql")).collect();
+        let mut sorted: Vec<String> =
+            names.filter(|name| Path::new(name).extension().is_some_and(|ending| ending == "sql")).collect();
         sorted.sort_unstable();
         assert!(sorted.iter().eq(FILES.iter().map(|(name, _)| *name)), "{sorted:?}");
     }

@@ -35,6 +35,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+mod asking;
 mod away;
 
 pub(super) const SECRET: [u8; 32] = [7; 32];
@@ -290,32 +291,6 @@ impl Fleet {
             }
         };
         tokio::time::timeout(Duration::from_secs(30), none).await.expect("every attempt ends");
-    }
-
-    pub(super) async fn history(&self) -> (String, String) {
-        let text = "SELECT outcome, message FROM attempt_history ORDER BY id DESC LIMIT 1";
-        if self.scratch.url().starts_with("sqlite:") {
-            let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
-            return sqlx::query_as(text).fetch_one(&pool).await.unwrap();
-        }
-        let pool = sqlx::PgPool::connect(self.scratch.url()).await.unwrap();
-        sqlx::query_as(text).fetch_one(&pool).await.unwrap()
-    }
-
-    /// The one number that a statement answers; a change answers one by RETURNING.
-    pub(super) async fn number(&self, text: &'static str) -> i64 {
-        if self.scratch.url().starts_with("sqlite:") {
-            let pool = sqlx::SqlitePool::connect(self.scratch.url()).await.unwrap();
-            return sqlx::query_scalar(text).fetch_one(&pool).await.unwrap();
-        }
-        let pool = sqlx::PgPool::connect(self.scratch.url()).await.unwrap();
-        sqlx::query_scalar(text).fetch_one(&pool).await.unwrap()
-    }
-
-    /// Forgets all findings, as an evaluation does that returns none.
-    pub(super) async fn resolve(&self) {
-        let text = "DELETE FROM findings WHERE id > 0 RETURNING id";
-        self.number(text).await;
     }
 
     pub(super) async fn replica(&self, number: usize) -> Option<Replica> {

@@ -20,7 +20,8 @@ impl File {
     /// Whether it holds nothing but tests or what they share.
     pub fn is_test(&self) -> bool {
         let last = self.path.rsplit('/').next().unwrap_or_default();
-        matches!(last, "tests.rs" | "testing.rs" | "scratch.rs") || self.path.contains("/tests/")
+        matches!(last, "tests.rs" | "testing.rs" | "scratch.rs")
+            || ["/tests/", "/testing/"].iter().any(|one| self.path.contains(one))
     }
 
     /// Its name without the last extension.

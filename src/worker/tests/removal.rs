@@ -3,7 +3,7 @@
 use super::super::testing::{Fleet, fleet, quick, sum, verdict};
 use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, findings, repositories};
-use crate::model::attempt::Step;
+use crate::model::attempt::{AttemptState, Step};
 use crate::model::chance::Chance;
 use crate::model::finding::Subject;
 use crate::model::fleet::{Health, ReplicaState};
@@ -316,6 +316,7 @@ async fn one_round(fleet: &mut Fleet, chance: &Chance, pushes: &mut u8, wrong: &
         let _ = tokio::time::timeout(Duration::from_millis(300), fleet.until_open(1)).await;
         fleet.kill_worker().await;
         fleet.thaw();
+        settle(fleet).await;
     } else {
         let stop = fleet.work(quick());
         let open = tokio::time::timeout(Duration::from_millis(300), fleet.until_open(1));
@@ -339,6 +340,16 @@ async fn one_round(fleet: &mut Fleet, chance: &Chance, pushes: &mut u8, wrong: &
     }
     if pick(4) == 0 {
         push(fleet, pushes).await;
+    }
+}
+
+/// A worker may die before it claims anything, or just after: another one takes up what it left.
+async fn settle(fleet: &mut Fleet) {
+    while let Some(left) = attempts::live(fleet.db()).await.unwrap().pop() {
+        match left.state {
+            AttemptState::Queued => drop(fleet.end().await),
+            _ => fleet.kill_worker().await,
+        }
     }
 }
 
