@@ -4,6 +4,7 @@
 //! signed for this agent, this action and (for changes) this epoch. Long calls have no bound on the whole, only on
 //! silence; hanging up ends the work at the agent.
 
+mod away;
 mod call;
 mod import;
 mod lines;
@@ -16,9 +17,8 @@ use crate::model::contents::{ContentsPage, EpochsAnswer};
 use crate::model::grant::{Action, End, Enrolment, Grant};
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    ChecksumAnswer, ChecksumRequest, CopyAnswer, Identity, InventoryPage, PartsList, Progress,
-    QuarantineAnswer, QuarantineRequest, Refusal, RepackAnswer, ReplicateRequest, ResyncRequest, Status,
-    VerifyAnswer,
+    ChecksumAnswer, ChecksumRequest, CopyAnswer, Identity, InventoryPage, PartsList, Progress, Refusal,
+    RepackAnswer, ReplicateRequest, ResyncRequest, Status, VerifyAnswer,
 };
 use anyhow::Context as _;
 use call::Call;
@@ -306,22 +306,6 @@ impl Agents {
         let grant = self.sign(to, &copying(source, id, epoch));
         let path = format!("/v1/repositories/{id}/replicate");
         self.call(to, &grant, Method::POST, &path).json(ask).watched(watch).await
-    }
-
-    /// Sets a copy aside.
-    ///
-    /// # Errors
-    /// As [`CallError`].
-    pub async fn quarantine(
-        &self,
-        to: &End,
-        id: RepositoryId,
-        epoch: i64,
-        ask: &QuarantineRequest,
-    ) -> Result<QuarantineAnswer, CallError> {
-        let wish = Wish { epoch: Some(epoch), ..Wish::about(Action::Repair, Some(id)) };
-        let path = format!("/v1/repositories/{id}/quarantine");
-        self.call(to, &self.sign(to, &wish), Method::POST, &path).json(ask).answer(MEASURING).await
     }
 
     fn call<'a>(&'a self, to: &'a End, grant: &str, method: Method, path: &str) -> Call<'a> {

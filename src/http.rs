@@ -19,6 +19,7 @@ pub mod listen;
 mod names;
 pub mod parts;
 pub mod problem;
+pub mod removals;
 pub mod repositories;
 pub mod sampler;
 pub mod shapes;
@@ -81,6 +82,9 @@ pub fn router(api: Api) -> Router {
         .route("/repositories", get(repositories::list))
         .route("/repositories/{name}", get(repositories::show))
         .route("/repositories/{name}/wanted", put(repositories::set_wanted))
+        .route("/repositories/{name}/name", put(removals::rename))
+        .route("/repositories/{name}/remove", post(removals::remove))
+        .route("/repositories/{name}/undelete", post(removals::undelete))
         .route("/repositories/{name}/compare", post(compare::compare).layer(DefaultBodyLimit::disable()))
         .route("/imports", post(imports::plan))
         .route("/imports/{id}/finish", post(imports::finish))

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod placement;
 pub mod plan;
 pub mod pressure;
+pub mod safety;
 pub mod units;
 pub mod view;
 

@@ -1,5 +1,9 @@
 //! One token ends every task; tasks that are owned here are waited for, within a deadline.
 
+mod points;
+
+pub use points::reached;
+
 use std::future::Future;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;

@@ -37,9 +37,9 @@ pub use exec::Programs;
 
 /// Asks a goal again whether it still returns one subject.
 pub trait Recheck: Send + Sync + 'static {
-    /// Whether the goal still returns the subject; `true` also when it could not be asked:
-    /// a repair that was not needed does no harm, one that was left out might.
-    fn holds<'a>(&'a self, goal: &'a str, subject: &'a Subject) -> BoxFuture<'a, bool>;
+    /// Whether the goal still returns the subject; `None`: it could not be asked. A repair that only adds goes on
+    /// then: not needed it does no harm, left out it might. One that takes something away waits.
+    fn holds<'a>(&'a self, goal: &'a str, subject: &'a Subject) -> BoxFuture<'a, Option<bool>>;
 }
 
 /// How a worker works. Every value is configurable; the defaults are what is shipped.

@@ -269,7 +269,7 @@ fn finding(index: usize, row: &Exception) -> Finding {
         lane: Lane::Common,
         priority: row.priority,
         reason: row.reason.clone(),
-        hints: row.hints,
+        hints: row.hints.clone(),
         evidence: row.evidence.clone(),
         opened_at: 0,
         opened_evaluation: EvaluationId(1),

@@ -5,7 +5,6 @@
 mod goal_support;
 
 use goal_support::{Tables, engines};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -15,16 +14,11 @@ use trued::goal::session::{Problem, Source};
 use trued::goal::shipped;
 use trued::goal::{Engine, Goal};
 use trued::model::finding::Subject;
-use trued::model::goal::SubjectKind;
 use trued::model::id::RepositoryId;
 
 fn repairs() -> Repairs {
-    BTreeMap::from([
-        ("resync".to_owned(), SubjectKind::Replica),
-        ("rebalance".to_owned(), SubjectKind::Replica),
-        ("verify".to_owned(), SubjectKind::Replica),
-        ("re-replicate".to_owned(), SubjectKind::Repository),
-    ])
+    let shipped = trued::repair::library::shipped().unwrap();
+    shipped.by_name.iter().map(|(name, repair)| (name.clone(), repair.subject)).collect()
 }
 
 fn goals_dir() -> &'static Path {

@@ -17,6 +17,7 @@ mod opened;
 mod overwritten;
 mod packs;
 mod peer;
+mod purge;
 mod quarantine;
 mod references;
 mod refname;
@@ -35,8 +36,9 @@ use crate::model::Millis;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    ChecksumAnswer, CopyAnswer, Identity, ImportAnswer, ImportRequest, Manifest, PackAnswer,
-    QuarantineAnswer, Refusal, RefusalCode, RepackAnswer, ReplicateRequest, ResyncRequest, VerifyAnswer,
+    ChecksumAnswer, CopyAnswer, Identity, ImportAnswer, ImportRequest, Manifest, PackAnswer, PurgeAnswer,
+    PurgeRequest, QuarantineAnswer, QuarantinePage, QuarantineRequest, Refusal, RefusalCode, RepackAnswer,
+    ReplicateRequest, ResyncRequest, VerifyAnswer,
 };
 use std::path::PathBuf;
 use tokio::io::AsyncRead;
@@ -113,12 +115,32 @@ pub async fn replicate(
     replicate::replicate(store, source, ask, work).await
 }
 
-/// Sets a copy aside.
+/// Takes a copy away from its place, into quarantine. The same again is no error, and says where it went.
+///
+/// # Errors
+/// `HistoryLost`, `Failed`.
+pub async fn quarantine(
+    store: &Store,
+    id: RepositoryId,
+    ask: &QuarantineRequest,
+) -> Result<QuarantineAnswer, Refusal> {
+    quarantine::take_away(store, id, ask).await
+}
+
+/// A page of the copies in quarantine.
 ///
 /// # Errors
 /// `Failed`.
-pub async fn quarantine(store: &Store, id: RepositoryId, reason: &str) -> Result<QuarantineAnswer, Refusal> {
-    quarantine::set_aside(store, id, reason).await
+pub async fn quarantined(store: &Store, after: String, limit: usize) -> Result<QuarantinePage, Refusal> {
+    quarantine::page(store, after, limit).await
+}
+
+/// Unlinks a copy for good.
+///
+/// # Errors
+/// `BadRequest` for a path that is none, `HistoryLost`, `Failed`.
+pub async fn purge(store: &Store, id: RepositoryId, ask: &PurgeRequest) -> Result<PurgeAnswer, Refusal> {
+    purge::purge(store, id, ask).await
 }
 
 /// Takes a streamed pack into the staging of an import; replaces one that came before.

@@ -3,6 +3,7 @@
 //! HTTP/1.1 and HTTP/2 without TLS. Heads and bodies are bounded, a head must come within ten
 //! seconds, and every connection has an owner that ends it when the agent stops.
 
+mod away;
 mod contents;
 mod objects;
 mod questions;
@@ -162,6 +163,7 @@ fn routes(agent: &Arc<Agent>) -> Router {
         .route("/v1/repositories/{id}/epochs", get(contents::epochs))
         .route("/v1/repositories/{id}/identity", put(contents::identity))
         .route("/v1/inventory", get(questions::inventory))
+        .route("/v1/quarantine", get(away::list))
         .route("/v1/repositories/{id}/references", get(objects::references))
         .route("/v1/repositories/{id}/hold", post(objects::hold))
         .route("/v1/repositories/{id}/hold/{hold}", delete(objects::release))
@@ -173,7 +175,8 @@ fn routes(agent: &Arc<Agent>) -> Router {
         .route("/v1/repositories/{id}/repack", post(tidy::repack))
         .route("/v1/repositories/{id}/resync", post(work::resync))
         .route("/v1/repositories/{id}/replicate", post(work::replicate))
-        .route("/v1/repositories/{id}/quarantine", post(work::quarantine))
+        .route("/v1/repositories/{id}/quarantine", post(away::quarantine))
+        .route("/v1/repositories/{id}/purge", post(away::purge))
         .route("/v1/repositories/{id}/import", post(work::import_finish))
         .route("/v1/repositories/{id}/import/pack", put(work::import_pack))
         .route("/v1/repositories/{id}/files/{*path}", get(objects::file))

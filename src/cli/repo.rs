@@ -4,10 +4,12 @@ use super::args::{Change, Global, RepoCommand, RepoVerb};
 use super::client::Client;
 use super::failure::Exit;
 use super::import;
-use super::output::{self, moment_or_dash, size, yes_no};
+use super::output::{self, moment, moment_or_dash, size, yes_no};
 use crate::clock;
 use crate::http::shapes::{Changed, RepositoryList, RepositoryRow, RepositoryShown, SetWanted};
 use crate::model::fleet::quorum;
+
+mod removals;
 
 /// Repositories asked for at a time.
 const PAGE: usize = 500;
@@ -22,23 +24,38 @@ pub async fn run(global: &Global, ask: RepoCommand) -> anyhow::Result<Exit> {
         RepoVerb::Create { name, replicas, object_format, change } => {
             import::create(global, &name, object_format, replicas, change.dry_run).await
         }
-        RepoVerb::List { behind, limit } => list(global, behind, limit).await,
+        RepoVerb::List { behind, removed, limit } => list(global, behind, removed, limit).await,
+        RepoVerb::Remove { name, yes, change } => removals::remove(global, &name, yes, change).await,
+        RepoVerb::Undelete { name, new_name, change } => {
+            removals::undelete(global, &name, new_name, change).await
+        }
+        RepoVerb::Rename { name, new_name, change } => {
+            removals::rename(global, &name, new_name, change).await
+        }
         RepoVerb::Show { name } => show(global, &name).await,
         RepoVerb::SetReplicas { name, wanted, change } => set_replicas(global, &name, wanted, change).await,
     }
 }
 
-async fn list(global: &Global, behind: bool, limit: usize) -> anyhow::Result<Exit> {
+async fn list(global: &Global, behind: bool, removed: bool, limit: usize) -> anyhow::Result<Exit> {
     let client = Client::new(global)?;
     let mut all = RepositoryList { repositories: Vec::new(), next: Some(String::new()) };
     while let Some(after) = all.next.take_if(|_| all.repositories.len() < limit) {
         let page = PAGE.min(limit - all.repositories.len());
-        let query = [("after", after), ("limit", page.to_string()), ("behind", behind.to_string())];
+        let query = [
+            ("after", after),
+            ("limit", page.to_string()),
+            ("behind", behind.to_string()),
+            ("removed", removed.to_string()),
+        ];
         let page: RepositoryList = client.get(&["repositories"], &query).await?;
         all.repositories.extend(page.repositories);
         all.next = page.next;
     }
     output::answer(global.output, &all, || {
+        if removed {
+            return removals::table(&all.repositories);
+        }
         let columns = ["ID", "NAME", "WANTED", "COUNTABLE", "GOOD", "VERSION", "SIZE"];
         output::table(&columns, all.repositories.iter().map(cells))
     })?;
@@ -83,15 +100,17 @@ pub fn render(one: &RepositoryShown) -> String {
     });
     let columns = ["FILESERVER", "RACK", "STATE", "IN SYNC", "CHECKSUM", "VERIFIED", "PATH"];
     format!(
-        "{} (repository {})\n{} copies wanted; {} seats, {} must agree on a push; version {}; checksum {}\n\n{}",
+        "{} (repository {}{})\n{} copies wanted; {} seats, {} must agree on a push; version {}; checksum {}\n\n{}{}",
         one.name,
         one.id,
+        one.removed_at.map_or_else(String::new, |at| format!(", removed {}", moment(at, now))),
         one.wanted,
         one.seats,
         quorum(one.seats),
         one.version,
         one.checksum.as_deref().unwrap_or("-"),
-        output::table(&columns, rows)
+        output::table(&columns, rows),
+        removals::quarantined(&one.quarantined, now),
     )
 }
 

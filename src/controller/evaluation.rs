@@ -10,6 +10,7 @@ use crate::database::goals::{self, record_failure};
 use crate::goal::Goal;
 use crate::goal::session::Evaluated;
 use crate::model::Millis;
+use crate::model::attempt::Step;
 use crate::model::finding::Exception;
 use crate::model::goal::{GoalState, Mode};
 use std::time::Duration;
@@ -130,7 +131,9 @@ async fn collect(
 
 fn merge_into(shared: &Shared, goal: &Goal, began_at: Millis) -> MergeInto {
     let repair = goal.repair.clone().filter(|_| goal.mode == Mode::Repair);
-    let retry = repair.as_ref().and_then(|name| shared.repairs.by_name.get(name)).map(|repair| repair.retry);
+    let file = repair.as_ref().and_then(|name| shared.repairs.by_name.get(name));
+    let (retry, removes) =
+        (file.map(|repair| repair.retry), file.is_some_and(|one| one.step == Step::Remove));
     let stuck_after = retry.map_or(i32::MAX, |retry| retry.stuck_after);
     let backoff_ms = retry.map_or_else(Vec::new, |retry| {
         (1..=stuck_after.clamp(1, 64)).map(|n| shared.chance.up_to(retry.ceiling(n))).collect()
@@ -145,8 +148,7 @@ fn merge_into(shared: &Shared, goal: &Goal, began_at: Millis) -> MergeInto {
         stuck_after,
         in_a_row: goal.in_a_row,
         brake: goal.brake.bound().map(|bound| BrakeAt { bound, population: None }),
-        // No step of this version removes a replica.
-        removes: false,
+        removes,
         most: i64::try_from(goal.max_rows).unwrap_or(i64::MAX),
     }
 }

@@ -13,6 +13,7 @@ use crate::model::id::{FileserverId, RepositoryId};
 use crate::model::wire::InventoryEntry;
 use std::collections::BTreeSet;
 
+pub(super) mod quarantine;
 mod window;
 
 use window::Window;

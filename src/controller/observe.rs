@@ -30,6 +30,8 @@ mod news;
 const LEASE: Duration = Duration::from_secs(6);
 /// How often fileservers and parts are read from SQL: intents and additions are seen within it.
 const REFRESH: Duration = Duration::from_secs(2);
+/// How often a fileserver's quarantine is listed: what is found there goes after a week.
+const LISTED_EVERY: Duration = Duration::from_hours(1);
 /// Inventories that are compared at once.
 const COMPARISONS: usize = 4;
 
@@ -44,6 +46,8 @@ struct Watched {
     asked: bool,
     ask_at: Instant,
     comparing: Option<AbortHandle>,
+    /// When its quarantine was last listed.
+    listed: Option<Instant>,
     trouble: Option<String>,
 }
 
@@ -147,6 +151,7 @@ impl Observer {
                 asked: false,
                 ask_at: Instant::now(),
                 comparing: None,
+                listed: None,
                 trouble: None,
             });
             if !writes {
@@ -310,12 +315,17 @@ impl Observer {
         let ready = status.inventory_complete && watched.row.empty_since.is_none();
         let whole = !compared(&watched.row, Some(status));
         let changed = status.inventory_generation > watched.row.inventory_generation;
-        if !ready || !(whole || changed) {
+        let list = whole || watched.listed.is_none_or(|at| at.elapsed() >= LISTED_EVERY);
+        if !ready || !(whole || changed || list) {
             return;
         }
+        watched.listed = if list { Some(Instant::now()) } else { watched.listed };
         let since = if whole { None } else { Some(watched.row.inventory_generation) };
         let (shared, to, start) = (Arc::clone(&self.shared), end(&watched.row), status.start_id.clone());
         let task = self.comparisons.spawn(async move {
+            if list {
+                note_quarantine(&shared, id, &to).await;
+            }
             (id, inventory::compare(&shared.database, &shared.agents, id, &to, &start, since).await)
         });
         watched.comparing = Some(task);
@@ -353,4 +363,16 @@ impl Observer {
 
 fn end(row: &Fileserver) -> End {
     End { name: row.name.clone(), url: row.url.clone() }
+}
+
+/// What was not noted now is noted an hour later: it goes after a week.
+async fn note_quarantine(shared: &Shared, id: FileserverId, to: &End) {
+    match inventory::quarantine::note(&shared.database, &shared.agents, id, to).await {
+        Ok(0) => {}
+        Ok(new) => tracing::info!(fileserver.name = to.name, new, "copies in quarantine were noted"),
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(fileserver.name = to.name, error, "a quarantine was not listed");
+        }
+    }
 }

@@ -210,32 +210,58 @@ async fn try_claim(
 async fn raise_epochs(tx: &mut Tx, attempts: &Ids) -> Result<()> {
     let text = tx.engine().text(
         "/* attempts::raise_epochs, sqlite */ UPDATE repositories SET repair_epoch = repair_epoch + 1 \
-          WHERE removed_at IS NULL AND id IN (SELECT repository_id FROM attempts \
-                  WHERE id IN (SELECT value FROM json_each($1)))",
+          WHERE id IN (SELECT repository_id FROM attempts WHERE id IN (SELECT value FROM json_each($1)) \
+                          AND (step = 'purge' OR repositories.removed_at IS NULL))",
         "/* attempts::raise_epochs, postgres */ UPDATE repositories SET repair_epoch = repair_epoch + 1 \
-          WHERE removed_at IS NULL AND id = ANY (ARRAY(SELECT repository_id FROM attempts WHERE id = ANY($1)))",
+          WHERE id = ANY (ARRAY(SELECT a.repository_id FROM attempts a JOIN repositories p ON p.id = a.repository_id \
+                                 WHERE a.id = ANY($1) AND (a.step = 'purge' OR p.removed_at IS NULL)))",
+    );
+    within!(&mut *tx, c => sqlx::query(text).bind(attempts).execute(c).await.map(drop))
+        .doing("raising repair epochs")?;
+    raise_tombstones(tx, attempts).await
+}
+
+/// What is left on disks of repositories that are gone is purged under epochs that go on rising.
+async fn raise_tombstones(tx: &mut Tx, attempts: &Ids) -> Result<()> {
+    let text = tx.engine().text(
+        "/* attempts::raise_tombstones, sqlite */ UPDATE tombstones SET repair_epoch = repair_epoch + 1 \
+          WHERE repository_id IN (SELECT repository_id FROM attempts \
+                  WHERE id IN (SELECT value FROM json_each($1)) AND step = 'purge')",
+        "/* attempts::raise_tombstones, postgres */ UPDATE tombstones SET repair_epoch = repair_epoch + 1 \
+          WHERE repository_id = ANY (ARRAY(SELECT repository_id FROM attempts \
+                  WHERE id = ANY($1) AND step = 'purge'))",
     );
     within!(tx, c => sqlx::query(text).bind(attempts).execute(c).await.map(drop))
-        .doing("raising repair epochs")
+        .doing("raising repair epochs of repositories that are gone")
 }
 
 /// Makes the chosen attempts this worker's, where their repository is there.
 async fn take(tx: &mut Tx, chosen: &Ids, worker: &str, lease: Millis) -> Result<Vec<AttemptRow>> {
     let text = tx.engine().text(
         "/* attempts::claim, sqlite */ UPDATE attempts SET state = 'running', worker = $2, \
-           epoch = COALESCE((SELECT p.repair_epoch FROM repositories p WHERE p.id = attempts.repository_id), epoch + 1), \
+           epoch = COALESCE((SELECT p.repair_epoch FROM repositories p WHERE p.id = attempts.repository_id), \
+                            (SELECT t.repair_epoch FROM tombstones t WHERE t.repository_id = attempts.repository_id), \
+                            epoch + 1), \
            lease_until = (SELECT now FROM clock) + $3, started_at = (SELECT now FROM clock), progress = NULL \
           WHERE id IN (SELECT value FROM json_each($1)) AND state = 'queued' \
-            AND (repository_id IS NULL OR EXISTS (SELECT 1 FROM repositories p \
-                         WHERE p.id = attempts.repository_id AND p.removed_at IS NULL)) \
+            AND (repository_id IS NULL \
+                 OR EXISTS (SELECT 1 FROM repositories p WHERE p.id = attempts.repository_id \
+                            AND (p.removed_at IS NULL OR attempts.step = 'purge')) \
+                 OR (step = 'purge' AND EXISTS (SELECT 1 FROM tombstones t \
+                            WHERE t.repository_id = attempts.repository_id))) \
          RETURNING id, finding_id, goal, subject, repair, number, state, lane, priority, plan, epoch, worker, \
                    lease_until, queued_at, started_at, progress",
         "/* attempts::claim, postgres */ UPDATE attempts SET state = 'running', worker = $2, \
-           epoch = COALESCE((SELECT p.repair_epoch FROM repositories p WHERE p.id = attempts.repository_id), epoch + 1), \
+           epoch = COALESCE((SELECT p.repair_epoch FROM repositories p WHERE p.id = attempts.repository_id), \
+                            (SELECT t.repair_epoch FROM tombstones t WHERE t.repository_id = attempts.repository_id), \
+                            epoch + 1), \
            lease_until = (SELECT now FROM clock) + $3, started_at = (SELECT now FROM clock), progress = NULL \
           WHERE id = ANY($1) AND state = 'queued' \
-            AND (repository_id IS NULL OR EXISTS (SELECT 1 FROM repositories p \
-                         WHERE p.id = attempts.repository_id AND p.removed_at IS NULL)) \
+            AND (repository_id IS NULL \
+                 OR EXISTS (SELECT 1 FROM repositories p WHERE p.id = attempts.repository_id \
+                            AND (p.removed_at IS NULL OR attempts.step = 'purge')) \
+                 OR (step = 'purge' AND EXISTS (SELECT 1 FROM tombstones t \
+                            WHERE t.repository_id = attempts.repository_id))) \
          RETURNING id, finding_id, goal, subject, repair, number, state, lane, priority, plan, epoch, worker, \
                    lease_until, queued_at, started_at, progress",
     );

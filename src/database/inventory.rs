@@ -217,3 +217,18 @@ pub async fn doubt(db: &Database, repository: RepositoryId, fileserver: Fileserv
     .bind(repository).bind(fileserver).execute(p).await.map(drop))
     .doing("flagging a doubtful copy")
 }
+
+/// Untracked copies of repositories that neither a row nor a tombstone knows, counted by fileserver.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn unknown(db: &Database) -> Result<Vec<(String, i64)>> {
+    on!(db, p => sqlx::query_as(
+        "/* inventory::unknown */ SELECT f.name, count(*) FROM inventory i JOIN fileservers f ON f.id = i.fileserver_id \
+          WHERE i.found = 'untracked' AND NOT EXISTS (SELECT 1 FROM repositories p WHERE p.id = i.repository_id) \
+            AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.repository_id = i.repository_id) \
+          GROUP BY f.name ORDER BY f.name",
+    )
+    .fetch_all(p).await)
+    .doing("counting copies that nothing knows of")
+}

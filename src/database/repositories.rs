@@ -8,8 +8,10 @@ use crate::model::id::RepositoryId;
 use std::collections::BTreeMap;
 
 mod import;
+mod removal;
 
 pub use import::{Import, abandon_import, finish_import, import, plan_import, replan_import};
+pub use removal::{remove, removed_by_name, removed_page, rename, undelete};
 
 /// Most ids in one question.
 const MOST_IDS: usize = 10_000;

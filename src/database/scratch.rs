@@ -66,6 +66,17 @@ impl Scratch {
         }
     }
 
+    /// Another one on the same engine.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn like(&self) -> Result<Self> {
+        match &self.place {
+            Place::File(_) => Self::sqlite().await,
+            Place::Server { url, .. } => Self::postgres(url).await,
+        }
+    }
+
     /// The database.
     #[must_use]
     pub const fn database(&self) -> &Database {

@@ -91,7 +91,9 @@ pub const fn patience(deferral: &Deferral) -> Option<Millis> {
         | Deferral::RackAtLimit { .. }
         | Deferral::FleetAtLimit { .. } => None,
         Deferral::RepositoryBusy | Deferral::SubjectBusy => Some(5_000),
-        Deferral::FileserverAway { .. } | Deferral::QuorumAtRisk => Some(10_000),
+        Deferral::FileserverAway { .. } | Deferral::QuorumAtRisk | Deferral::CopyNeeded { .. } => {
+            Some(10_000)
+        }
         Deferral::NoSource | Deferral::NoDestination { .. } | Deferral::CoolingDown { .. } => Some(15_000),
         Deferral::NotEnoughSpace { .. }
         | Deferral::Paused { .. }

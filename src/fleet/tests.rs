@@ -4,7 +4,7 @@ use super::*;
 use crate::model::checksum::{Checksum, Target};
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::{GRANT_HEADER, Part, Role};
-use crate::model::wire::{Identity, ImportRequest, Line, PackAnswer, RefusalCode};
+use crate::model::wire::{Identity, ImportRequest, Line, PackAnswer, QuarantineRequest, RefusalCode};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, Response, StatusCode};
@@ -210,7 +210,7 @@ async fn answers_and_refusals_are_told_apart_by_kind() {
         matches!(&parts, CallError::Refused(refusal) if refusal.code == RefusalCode::OldEpoch),
         "{parts}"
     );
-    let ask = QuarantineRequest { reason: "x".to_owned() };
+    let ask = QuarantineRequest { reason: "x".to_owned(), version: None };
     let proxy = agents().quarantine(&agent.end, ID, 1, &ask).await.unwrap_err();
     assert!(matches!(&proxy, CallError::Refused(refusal) if refusal.code == RefusalCode::Failed), "{proxy}");
 }

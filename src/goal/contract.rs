@@ -58,12 +58,13 @@ pub const fn subject_columns(kind: SubjectKind) -> &'static [&'static str] {
 /// The column that names a repository for a database that does not know the fleet's ids.
 pub const BY_NAME: [&str; 1] = ["repository_name"];
 
-const OPTIONAL: [(&str, Type); 5] = [
+const OPTIONAL: [(&str, Type); 6] = [
     ("priority", Type::Number),
     ("reason", Type::Text),
     ("source_id", Type::Number),
     ("destination_id", Type::Number),
     ("bytes", Type::Number),
+    ("path", Type::Text),
 ];
 
 /// Checks a query's columns.
@@ -162,6 +163,7 @@ pub fn exception(kind: SubjectKind, row: u64, mut values: Map<String, Value>) ->
         source_id: whole(row, "source_id", values.remove("source_id"))?.map(FileserverId),
         destination_id: whole(row, "destination_id", values.remove("destination_id"))?.map(FileserverId),
         bytes: whole(row, "bytes", values.remove("bytes"))?,
+        path: text(row, "path", values.remove("path"))?,
     };
     for value in values.values_mut() {
         if let Value::String(text) = value {

@@ -17,8 +17,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tokio::sync::mpsc;
 
+mod away;
 mod scratch;
 
+pub use away::{QuarantineRow, RemovingRow};
 pub use scratch::Scratch;
 
 /// The moment of every case: 2026-03-01 12:00 UTC. Times in cases are lengths of time before it.
@@ -59,6 +61,15 @@ pub struct Case {
     /// Attempts that ended.
     #[serde(default)]
     pub attempts: Vec<AttemptRow>,
+    /// Copies that were set aside.
+    #[serde(default)]
+    pub quarantine: Vec<QuarantineRow>,
+    /// Names of repositories that are gone; their numbers follow those of the others.
+    #[serde(default)]
+    pub tombstones: Vec<String>,
+    /// Removals that a worker is at: repositories by name, with the goal.
+    #[serde(default)]
+    pub removing: Vec<RemovingRow>,
     /// Exactly these subjects are returned.
     pub expect: Vec<Expected>,
 }
@@ -108,6 +119,8 @@ pub struct RepositoryRow {
     /// Whether it was removed.
     #[serde(default)]
     pub removed: bool,
+    /// How long ago it was removed; none: now.
+    pub removed_for: Option<String>,
     /// Fileservers with a live copy in sync, verified an hour ago.
     #[serde(default)]
     pub on: Vec<String>,
@@ -132,6 +145,8 @@ pub struct ReplicaRow {
     pub version: Option<i64>,
     /// How long ago it was compared with its disk, or `never`.
     pub verified: Option<String>,
+    /// For how long its state has been what it is; none: since now.
+    pub since: Option<String>,
     /// Bytes on its disk; none: a megabyte, as repositories have.
     pub bytes: Option<i64>,
     /// Packs, as last counted; none: 1.
@@ -143,8 +158,6 @@ pub struct ReplicaRow {
     pub indexed: bool,
     /// How long ago its objects were checked; none: never.
     pub scrubbed: Option<String>,
-    /// Since when it is in its state; none: since the moment.
-    pub since: Option<String>,
 }
 
 /// A difference that the inventory found.
@@ -157,6 +170,8 @@ pub struct InventoryRow {
     pub fileserver: String,
     /// `missing`, `changed` or `untracked`.
     pub found: String,
+    /// For how long; none: since now.
+    pub since: Option<String>,
 }
 
 /// What is remembered of a goal: evaluated a minute ago where nothing else is said.

@@ -6,34 +6,38 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The shipped goals' files: name and text.
-pub const FILES: [(&str, &str); 12] = [
-    ("agents-current.sql", include_str!("../../goals/agents-current.sql")),
-    ("changes-finish.sql", include_str!("../../goals/changes-finish.sql")),
-    ("controller-works.sql", include_str!("../../goals/controller-works.sql")),
-    ("disks-balance.sql", include_str!("../../goals/disks-balance.sql")),
-    ("headroom-remains.sql", include_str!("../../goals/headroom-remains.sql")),
-    ("last-copies-safe.sql", include_str!("../../goals/last-copies-safe.sql")),
-    ("racks-differ.sql", include_str!("../../goals/racks-differ.sql")),
-    ("replicas-match.sql", include_str!("../../goals/replicas-match.sql")),
-    ("replicas-packed.sql", include_str!("../../goals/replicas-packed.sql")),
-    ("replicas-scrubbed.sql", include_str!("../../goals/replicas-scrubbed.sql")),
-    ("replicas-suffice.sql", include_str!("../../goals/replicas-suffice.sql")),
-    ("replicas-verified.sql", include_str!("../../goals/replicas-verified.sql")),
-];
+/// Each goal's file, and its fixtures.
+macro_rules! files {
+    ($($name:literal),+ $(,)?) => {
+        /// The shipped goals' files: name and text.
+        pub const FILES: &[(&str, &str)] =
+            &[$((concat!($name, ".sql"), include_str!(concat!("../../goals/", $name, ".sql")))),+];
 
-/// Their fixtures, which `tests/` beside them holds: what each returns of small fleets.
-pub const FIXTURES: [(&str, &str); 9] = [
-    ("agents-current.toml", include_str!("../../goals/tests/agents-current.toml")),
-    ("controller-works.toml", include_str!("../../goals/tests/controller-works.toml")),
-    ("disks-balance.toml", include_str!("../../goals/tests/disks-balance.toml")),
-    ("headroom-remains.toml", include_str!("../../goals/tests/headroom-remains.toml")),
-    ("last-copies-safe.toml", include_str!("../../goals/tests/last-copies-safe.toml")),
-    ("racks-differ.toml", include_str!("../../goals/tests/racks-differ.toml")),
-    ("replicas-match.toml", include_str!("../../goals/tests/replicas-match.toml")),
-    ("replicas-suffice.toml", include_str!("../../goals/tests/replicas-suffice.toml")),
-    ("replicas-verified.toml", include_str!("../../goals/tests/replicas-verified.toml")),
-];
+        /// Their fixtures, which `tests/` beside them holds: what each returns of small fleets.
+        pub const FIXTURES: &[(&str, &str)] =
+            &[$((concat!($name, ".toml"), include_str!(concat!("../../goals/tests/", $name, ".toml")))),+];
+    };
+}
+
+files!(
+    "agents-current",
+    "changes-finish",
+    "controller-works",
+    "disks-balance",
+    "fileservers-evacuate",
+    "headroom-remains",
+    "last-copies-safe",
+    "orphans-removed",
+    "quarantine-purged",
+    "racks-differ",
+    "removals-finish",
+    "replicas-match",
+    "replicas-not-excess",
+    "replicas-packed",
+    "replicas-scrubbed",
+    "replicas-suffice",
+    "replicas-verified",
+);
 
 /// The shipped goals, read for one engine.
 ///
@@ -49,8 +53,8 @@ pub fn shipped(engine: Engine) -> Result<Vec<Goal>, FileError> {
 /// # Errors
 /// When a directory or a file cannot be written.
 pub fn write_shipped(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut written = write_missing(dir, &FILES)?;
-    written.extend(write_missing(&dir.join("tests"), &FIXTURES)?);
+    let mut written = write_missing(dir, FILES)?;
+    written.extend(write_missing(&dir.join("tests"), FIXTURES)?);
     Ok(written)
 }
 
@@ -79,6 +83,17 @@ mod tests {
     use crate::goal::fixture::Fixture;
 
     #[test]
+    fn every_goal_of_the_directory_is_shipped() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("goals");
+        let names = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut sorted: Vec<String> = names.filter(|name| name.ends_with(".sql")).collect();
+        sorted.sort_unstable();
+        assert!(sorted.iter().eq(FILES.iter().map(|(name, _)| *name)), "{sorted:?}");
+    }
+
+    #[test]
     fn every_shipped_goal_parses_on_both_engines() {
         for engine in [Engine::Sqlite, Engine::Postgres] {
             assert_eq!(shipped(engine).unwrap().len(), FILES.len());
@@ -90,7 +105,7 @@ mod tests {
         let of = |names: &[(&str, &str)], end: &str| -> Vec<String> {
             names.iter().map(|(name, _)| name.trim_end_matches(end).to_owned()).collect()
         };
-        assert_eq!(of(&FIXTURES, ".toml"), of(&FILES, ".sql"));
+        assert_eq!(of(FIXTURES, ".toml"), of(FILES, ".sql"));
         for (name, text) in FIXTURES {
             let fixture = Fixture::parse(Path::new(name), text).unwrap();
             assert!(fixture.case.iter().any(|case| case.expect.is_empty()), "{name}");

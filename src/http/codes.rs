@@ -23,10 +23,11 @@ pub const STALLED_AFTER: Millis = 600_000;
 const NAMED: usize = 3;
 
 /// All codes, the most urgent first.
-pub const ALL: [&str; 11] = [
+pub const ALL: &[&str] = &[
     "LAST_COPY",
     "FILESERVER_EMPTY",
     "CONTROLLER_BLIND",
+    "UNKNOWN_REPOSITORY",
     "REPOSITORY_STUCK",
     "GOAL_DEAD",
     "GOAL_STALE",
@@ -50,6 +51,8 @@ pub struct Facts<'a> {
     pub drains: &'a [Drain],
     /// All brakes.
     pub brakes: &'a [Brake],
+    /// Fileservers with copies of repositories that neither a row nor a tombstone knows, and how many.
+    pub unknown: &'a [(String, i64)],
     /// Repairs that could start for [`STALLED_AFTER`] and of which nothing was done or failed meanwhile.
     pub stalled: &'a [Stalled],
     /// The moment.
@@ -116,6 +119,7 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
         "LAST_COPY" => last_copy(facts),
         "FILESERVER_EMPTY" => fileserver_empty(facts),
         "CONTROLLER_BLIND" => controller_blind(facts),
+        "UNKNOWN_REPOSITORY" => unknown_repository(facts),
         "REPOSITORY_STUCK" => repository_stuck(facts),
         "GOAL_DEAD" => goal_dead(facts),
         "GOAL_STALE" => goal_stale(facts),
@@ -147,6 +151,13 @@ fn controller_blind(facts: &Facts<'_>) -> Said {
     let brake = facts.brakes.iter().find(|brake| brake.holds && brake.name == BLIND)?;
     let sentence = format!("{}: the controller seems to be cut off, no repair starts", brake.reason);
     Some((sentence, "look at the controller's own network before you look at the fileservers".to_owned()))
+}
+
+fn unknown_repository(facts: &Facts<'_>) -> Said {
+    let names = named(facts.unknown.iter().map(|(name, _)| name.as_str()))?;
+    let copies: i64 = facts.unknown.iter().map(|(_, copies)| copies).sum();
+    let sentence = format!("{copies} copies of repositories that nothing knows of stand on {names}");
+    Some((sentence, "did the database go back? Nothing of them is removed; a person decides".to_owned()))
 }
 
 fn repository_stuck(facts: &Facts<'_>) -> Said {
@@ -270,7 +281,7 @@ mod tests {
     }
 
     fn facts<'a>(goals: &'a [GoalStatus], backlog: &'a BacklogCounts, brakes: &'a [Brake]) -> Facts<'a> {
-        Facts { goals, backlog, fileservers: &[], drains: &[], brakes, stalled: &[], now: 0 }
+        Facts { goals, backlog, fileservers: &[], drains: &[], brakes, unknown: &[], stalled: &[], now: 0 }
     }
 
     fn brake(name: &str) -> Brake {
@@ -365,6 +376,16 @@ mod tests {
         let blind = report(&facts(&[], &none, &[brake(BLIND)]));
         assert_eq!((blind.level.as_str(), blind.codes), ("HEALTH_ERR", vec!["CONTROLLER_BLIND".to_owned()]));
         assert!(report(&facts(&[], &none, &[brake(START)])).codes.is_empty(), "each start waits a moment");
+    }
+
+    #[test]
+    fn copies_that_nothing_knows_of_are_a_persons_to_decide() {
+        let none = BacklogCounts::default();
+        let unknown = [("fs-1".to_owned(), 2), ("fs-2".to_owned(), 1)];
+        let said = report(&Facts { unknown: &unknown, ..facts(&[], &none, &[]) });
+        assert_eq!((said.level.as_str(), said.codes), ("HEALTH_WARN", vec!["UNKNOWN_REPOSITORY".to_owned()]));
+        let sentence = "3 copies of repositories that nothing knows of stand on fs-1, fs-2";
+        assert_eq!(said.details[0].sentence, sentence);
     }
 
     #[test]

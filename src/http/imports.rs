@@ -194,7 +194,11 @@ fn agreed(
     }
 }
 
-fn check_repository_name(name: &str) -> Result<(), Problem> {
+/// A name for a repository must be one.
+///
+/// # Errors
+/// When it is none.
+pub fn check_repository_name(name: &str) -> Result<(), Problem> {
     let odd = name.is_empty()
         || name.len() > LONGEST_NAME
         || name.starts_with('/')

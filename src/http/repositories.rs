@@ -2,6 +2,7 @@
 
 use super::fileservers::record;
 use super::problem::{Answer, Problem, did_you_mean};
+use super::removals::{quarantined, removed_by_id};
 use super::shapes::{Changed, ReplicaShown, RepositoryList, RepositoryRow, RepositoryShown, SetWanted};
 use super::state::Api;
 use crate::database::{fileservers, repositories};
@@ -30,17 +31,25 @@ pub struct Asked {
     limit: Option<i64>,
     #[serde(default)]
     behind: bool,
+    #[serde(default)]
+    removed: bool,
 }
 
-/// `GET /api/v1/repositories?after=&limit=&behind=`
+/// `GET /api/v1/repositories?after=&limit=&behind=&removed=`; those that were removed are paged by number.
 ///
 /// # Errors
 /// When the engine fails.
 pub async fn list(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<RepositoryList> {
     let limit = asked.limit.unwrap_or(USUAL).clamp(1, MOST);
-    let page = repositories::page(&api.db, &asked.after, limit, asked.behind).await?;
+    let page = if asked.removed {
+        let after = asked.after.parse().unwrap_or(0);
+        repositories::removed_page(&api.db, RepositoryId(after), limit).await?
+    } else {
+        repositories::page(&api.db, &asked.after, limit, asked.behind).await?
+    };
     let full = i64::try_from(page.len()).is_ok_and(|count| count >= limit);
-    let next = page.last().filter(|_| full).map(|last| last.name.clone());
+    let key = |last: &Repository| if asked.removed { last.id.to_string() } else { last.name.clone() };
+    let next = page.last().filter(|_| full).map(key);
     let ids: Vec<_> = page.iter().map(|one| one.id).collect();
     let replicas = repositories::replicas_of(&api.db, &ids).await?;
     let fleet = by_id(&api).await?;
@@ -75,7 +84,8 @@ fn row<'a>(
         seats: one.seats,
         version: one.version,
         bytes: one.bytes,
-        behind: good < one.wanted,
+        behind: good < one.wanted && one.removed_at.is_none(),
+        removed_at: one.removed_at,
     }
 }
 
@@ -92,7 +102,12 @@ pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Answer<Re
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn shown(api: &Api, one: Repository) -> Result<RepositoryShown, Problem> {
+pub async fn shown(api: &Api, mut one: Repository) -> Result<RepositoryShown, Problem> {
+    if one.removed_at.is_some()
+        && let Some(removed) = removed_by_id(api, one.id).await?
+    {
+        one = removed;
+    }
     let fleet = by_id(api).await?;
     let mut replicas: Vec<_> = repositories::replicas_of(&api.db, &[one.id])
         .await?
@@ -118,7 +133,9 @@ pub async fn shown(api: &Api, one: Repository) -> Result<RepositoryShown, Proble
         seats: one.seats,
         version: one.version,
         checksum: one.checksum.map(|checksum| checksum.shown()),
+        removed_at: one.removed_at,
         replicas,
+        quarantined: quarantined(api, one.id).await?,
     })
 }
 

@@ -3,7 +3,7 @@
 use super::codes::{self, Facts};
 use crate::clock;
 use crate::database::{
-    Database, Result, brakes, drains, fileservers, goals, pauses, report, suspects, tidying,
+    Database, Result, brakes, drains, fileservers, goals, inventory, pauses, report, suspects, tidying,
 };
 use crate::model::Millis;
 use crate::model::finding::FindingState;
@@ -72,8 +72,17 @@ impl Sampler {
         let stalled = codes::stalled(db, &backlog, now).await?;
         let drains = drains::all(db).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let facts =
-            Facts { goals, backlog, fileservers, drains: &drains, brakes: &brakes, stalled: &stalled, now };
+        let unknown = inventory::unknown(db).await?;
+        let facts = Facts {
+            goals,
+            backlog,
+            fileservers,
+            drains: &drains,
+            brakes: &brakes,
+            unknown: &unknown,
+            stalled: &stalled,
+            now,
+        };
         let raised = codes::report(&facts).codes;
         for code in codes::ALL {
             self.metrics.health(code, raised.iter().any(|one| one == code));

@@ -3,6 +3,7 @@
 
 mod changes;
 mod drains;
+mod removals;
 
 mod work;
 
@@ -16,6 +17,7 @@ pub use work::{
 };
 
 pub use drains::{AskToStop, Blocker, Confirmed, DrainList, DrainRow, DrainShown, Evacuate, MayStop, Named};
+pub use removals::{QuarantinedShown, RemoveRepository, RenameRepository, UndeleteRepository};
 
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow, FlagRow};
 use crate::model::Millis;
@@ -274,6 +276,9 @@ pub struct RepositoryRow {
     pub bytes: i64,
     /// Whether fewer good copies than wanted are there, or an open finding is about it.
     pub behind: bool,
+    /// When it was removed; in the list of removed ones only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<Millis>,
 }
 
 /// One repository with its copies.
@@ -291,8 +296,14 @@ pub struct RepositoryShown {
     pub version: i64,
     /// The definitive checksum, as people see it.
     pub checksum: Option<String>,
+    /// When it was removed; its copies serve nothing since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<Millis>,
     /// Its copies.
     pub replicas: Vec<ReplicaShown>,
+    /// Its copies that were set aside: they serve nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quarantined: Vec<QuarantinedShown>,
 }
 
 /// One copy.

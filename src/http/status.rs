@@ -9,7 +9,7 @@ use super::steering;
 use crate::database::drains::{self, Drain};
 use crate::database::pauses::{self, Pause};
 use crate::database::report::BacklogCounts;
-use crate::database::{brakes, fileservers, goals, report};
+use crate::database::{brakes, fileservers, goals, inventory, report};
 use crate::model::Millis;
 use crate::model::brake::Brake;
 use crate::model::finding::FindingState;
@@ -41,6 +41,7 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
     let rows = rows(api, &all).await?;
     let drains = drains::all(&api.db).await?;
     let stalled = codes::stalled(&api.db, &counts, now).await?;
+    let unknown = inventory::unknown(&api.db).await?;
     let facts = Facts {
         goals: &states,
         backlog: &counts,
@@ -48,6 +49,7 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         drains: &drains,
         brakes: &brakes,
         stalled: &stalled,
+        unknown: &unknown,
         now,
     };
     let health = codes::report(&facts);

@@ -95,18 +95,34 @@ words!(
         Repack = "repack",
         /// Finish or undo a copy or a removal that nobody works on any more.
         Resume = "resume",
+        /// Take a replica away that is provably spare: set aside at its agent, never unlinked.
+        Remove = "remove",
+        /// Unlink what was set aside, or what stands where nothing may.
+        Purge = "purge",
         /// Run an operator's own program.
         Exec = "exec",
     }
 );
 
 impl Step {
+    /// Whether it takes something away: then its finding must be known to hold, not only not known to be over.
+    #[must_use]
+    pub const fn takes_away(self) -> bool {
+        matches!(self, Self::Remove | Self::Purge)
+    }
+
     /// Whether it brings a copy's bytes to its destination: they count there before they have arrived.
     #[must_use]
     pub const fn brings_bytes(self) -> bool {
         match self {
             Self::Resync | Self::Replicate | Self::Move => true,
-            Self::Verify | Self::Scrub | Self::Repack | Self::Resume | Self::Exec => false,
+            Self::Verify
+            | Self::Scrub
+            | Self::Repack
+            | Self::Resume
+            | Self::Remove
+            | Self::Purge
+            | Self::Exec => false,
         }
     }
 
@@ -136,6 +152,9 @@ pub struct Plan {
     pub bytes_per_second: i64,
     /// Whether the repository's write lock is taken for it.
     pub write_lock: bool,
+    /// Which copy in quarantine is meant, by its path below the agent's root; none: the copy at its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
 }
 
 /// One attempt that is queued or running.

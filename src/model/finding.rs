@@ -97,14 +97,14 @@ pub struct Exception {
     pub priority: i32,
     /// A short text for people.
     pub reason: Option<String>,
-    /// Columns `source_id`, `destination_id`, `bytes` where the goal gave them, for the plan.
+    /// Columns `source_id`, `destination_id`, `bytes`, `path` where the goal gave them, for the plan.
     pub hints: Hints,
     /// Every other column, for people.
     pub evidence: serde_json::Map<String, serde_json::Value>,
 }
 
 /// What a goal may say about the plan of a finding's repair.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hints {
     /// The fileserver to copy from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,6 +115,9 @@ pub struct Hints {
     /// Bytes that the repair will move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
+    /// The copy in quarantine that is meant, by its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
 }
 
 words!(
@@ -246,6 +249,13 @@ pub enum Deferral {
     },
     /// The step would leave too few replicas for a push to stand.
     QuorumAtRisk,
+    /// The step would leave fewer verified copies than are wanted.
+    CopyNeeded {
+        /// Other countable copies that hold the definitive checksum, were verified, and answer.
+        others: u32,
+        /// How many are wanted.
+        wanted: u32,
+    },
     /// No replica that can be reached has the definitive checksum.
     NoSource,
     /// No fileserver may take the copy.
@@ -316,6 +326,9 @@ impl std::fmt::Display for Deferral {
                 f.write_str("its attempt is done; the next evaluation judges")
             }
             Self::QuorumAtRisk => f.write_str("the step would leave too few replicas for a push to stand"),
+            Self::CopyNeeded { others, wanted } => {
+                write!(f, "the copy is needed: {others} others are known to be good, {wanted} are wanted")
+            }
             Self::NoSource => f.write_str("no replica that can be reached has the definitive checksum"),
             Self::NoDestination { causes } => {
                 f.write_str("no fileserver may take the copy")?;

@@ -15,6 +15,8 @@
 //! | `POST /v1/repositories/{id}/resync` (body [`ResyncRequest`]) | repair, with source | lines of [`Line`]`<`[`CopyAnswer`]`>` |
 //! | `POST /v1/repositories/{id}/replicate` (body [`ReplicateRequest`]) | repair, with source | lines of [`Line`]`<`[`CopyAnswer`]`>` |
 //! | `POST /v1/repositories/{id}/quarantine` (body [`QuarantineRequest`]) | repair | [`QuarantineAnswer`] |
+//! | `POST /v1/repositories/{id}/purge` (body [`PurgeRequest`]) | repair | lines of [`Line`]`<`[`PurgeAnswer`]`>` |
+//! | `GET /v1/quarantine?after=PATH&limit=N` | observe | [`QuarantinePage`] |
 //! | `PUT /v1/repositories/{id}/import/pack?object_format=F` (body: a pack; none sent for an empty repository) | import | [`PackAnswer`] |
 //! | `POST /v1/repositories/{id}/import` (body [`ImportRequest`]) | import | [`ImportAnswer`] |
 //! | `GET /v1/repositories/{id}/epochs` | verify | [`EpochsAnswer`](super::contents::EpochsAnswer) |
@@ -34,6 +36,12 @@
 //! broken off. A caller that hangs up ends the work.
 //!
 //! **Errors** are [`Refusal`] with a status of 4xx or 5xx.
+
+mod away;
+
+pub use away::{
+    PurgeAnswer, PurgeRequest, Purged, QuarantineAnswer, QuarantineEntry, QuarantinePage, QuarantineRequest,
+};
 
 use super::Millis;
 use super::checksum::{Checksum, Target};
@@ -323,22 +331,6 @@ pub struct CopyAnswer {
     pub rebuilt: bool,
     /// What happened, in a sentence for people.
     pub message: String,
-}
-
-/// Set a copy aside.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QuarantineRequest {
-    /// Why, for people.
-    pub reason: String,
-}
-
-/// Where a copy was set aside.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QuarantineAnswer {
-    /// Its path below the root; none: there was nothing.
-    pub path: Option<String>,
-    /// Bytes on disk.
-    pub bytes: i64,
 }
 
 /// What an agent made of a streamed pack, kept in staging until the import is finished.

@@ -37,6 +37,7 @@ fn attempt(id: i64) -> Attempt {
             deadline_ms: 60_000,
             bytes_per_second: 0,
             write_lock: false,
+            path: None,
         },
         epoch: 1,
         worker: Some("w".into()),

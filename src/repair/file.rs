@@ -85,9 +85,14 @@ pub struct FileError {
 pub const fn subject_of(step: Step) -> Option<SubjectKind> {
     match step {
         Step::Replicate => Some(SubjectKind::Repository),
-        Step::Resync | Step::Verify | Step::Move | Step::Scrub | Step::Repack | Step::Resume => {
-            Some(SubjectKind::Replica)
-        }
+        Step::Resync
+        | Step::Verify
+        | Step::Move
+        | Step::Scrub
+        | Step::Repack
+        | Step::Resume
+        | Step::Remove
+        | Step::Purge => Some(SubjectKind::Replica),
         Step::Exec => None,
     }
 }

@@ -13,6 +13,7 @@ use crate::model::finding::{Deferral, Finding};
 use crate::model::fleet::{Fileserver, Health, Intent, ReplicaState};
 use crate::model::id::FileserverId;
 
+mod away;
 mod exec;
 
 /// The shipped goal whose findings nothing but a copy in another rack can end: one more copy in a rack that
@@ -39,6 +40,9 @@ pub fn plan_under(
     pressure: &dyn Pressure,
     seed: u64,
 ) -> Result<Plan, Deferral> {
+    if repair.step == Step::Purge {
+        return away::purge(finding, repair, fleet, pressure);
+    }
     if repair.step == Step::Exec {
         return exec::plan(finding, repair, fleet, pressure);
     }
@@ -50,9 +54,16 @@ pub fn plan_under(
         Step::Move => planner.moved_place(seed)?,
         Step::Resync | Step::Verify | Step::Scrub | Step::Repack | Step::Exec => planner.subject_place()?,
         Step::Resume => planner.changing_place()?,
+        Step::Remove | Step::Purge => planner.spare_place()?,
     };
     let source = match repair.step {
-        Step::Verify | Step::Scrub | Step::Repack | Step::Resume | Step::Exec => None,
+        Step::Verify
+        | Step::Scrub
+        | Step::Repack
+        | Step::Resume
+        | Step::Remove
+        | Step::Purge
+        | Step::Exec => None,
         Step::Resync | Step::Replicate | Step::Move => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
@@ -81,6 +92,7 @@ impl Planner<'_> {
             bytes_per_second: self.repair.throttle.bytes_per_second,
             // Reading never stops a push.
             write_lock: !self.repair.yields() && self.finding.ineffective >= self.repair.retry.lock_after,
+            path: None,
         }
     }
 
@@ -104,16 +116,9 @@ impl Planner<'_> {
         self.there(id)
     }
 
-    /// A fileserver that answers and holds what SQL believes it to hold.
+    /// A fileserver that answers, holds what SQL believes it to hold, and may take part now.
     fn there(&self, id: FileserverId) -> Result<FileserverId, Deferral> {
-        let fileserver = self.fleet.fileservers.get(&id).ok_or_else(gone)?;
-        if fileserver.health != Health::Online {
-            return Err(Deferral::FileserverAway { fileserver: fileserver.name.clone() });
-        }
-        if fileserver.empty_since.is_some() {
-            // An unmounted disk looks like this: filling the directory beneath it would hide what is there.
-            return Err(Deferral::NoDestination { causes: vec![("with an empty root".to_owned(), 1)] });
-        }
+        answering(self.fleet, id)?;
         self.pressure.barred(id).map_or(Ok(id), Err)
     }
 
@@ -181,6 +186,19 @@ impl Planner<'_> {
         let reason = "unrecoverable here: no copy anywhere has the definitive checksum; nothing is removed";
         Deferral::Stuck { reason: reason.to_owned() }
     }
+}
+
+/// Whether what stands on a fileserver can be worked on now.
+fn answering(fleet: &FleetView, id: FileserverId) -> Result<(), Deferral> {
+    let fileserver = fleet.fileservers.get(&id).ok_or_else(gone)?;
+    if fileserver.health != Health::Online {
+        return Err(Deferral::FileserverAway { fileserver: fileserver.name.clone() });
+    }
+    if fileserver.empty_since.is_some() {
+        // An unmounted disk looks like this: filling the directory beneath it would hide what is there.
+        return Err(Deferral::NoDestination { causes: vec![("with an empty root".to_owned(), 1)] });
+    }
+    Ok(())
 }
 
 /// What the finding was about is not in the view: the goal's next evaluation will not return it.

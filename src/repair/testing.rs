@@ -113,6 +113,8 @@ pub fn repair(step: Step) -> Repair {
         Step::Scrub => "scrub",
         Step::Repack => "repack",
         Step::Resume => "resume",
+        Step::Remove => "evacuate",
+        Step::Purge => "purge",
         Step::Exec => "tell",
     };
     Repair {
@@ -144,6 +146,8 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
         Step::Scrub => ("replicas-scrubbed", 20),
         Step::Repack => ("replicas-packed", 30),
         Step::Resume => ("changes-finish", 250),
+        Step::Remove => ("fileservers-evacuate", 100),
+        Step::Purge => ("quarantine-purged", 10),
         Step::Exec => ("things-told", 20),
     };
     Finding {

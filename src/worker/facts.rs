@@ -75,11 +75,21 @@ impl Facts {
         match plan.step {
             Step::Verify | Step::Resync | Step::Scrub | Step::Repack => self.has_copy(here)?,
             Step::Resume => self.is_changing(here)?,
+            Step::Remove | Step::Purge => self.has_row(here)?,
             Step::Replicate | Step::Move => self.takes_copy(here)?,
             Step::Exec => return Err(Outcome::Stale("a program is done to no replica".into())),
         }
         let source = match (plan.step, plan.source_id) {
-            (Step::Verify | Step::Scrub | Step::Repack | Step::Resume | Step::Exec, _) => None,
+            (
+                Step::Verify
+                | Step::Scrub
+                | Step::Repack
+                | Step::Resume
+                | Step::Remove
+                | Step::Purge
+                | Step::Exec,
+                _,
+            ) => None,
             (_, None) => return Err(Outcome::Stale("the plan names no source".into())),
             (_, Some(id)) => Some(self.source(id, here)?),
         };
@@ -87,16 +97,7 @@ impl Facts {
     }
 
     fn reachable(&self, id: FileserverId) -> Result<End, Outcome> {
-        let Some(fileserver) = self.fileservers.get(&id) else {
-            return Err(Outcome::Stale(format!("fileserver {id} left the fleet")));
-        };
-        if fileserver.health == Health::Offline {
-            return Err(Outcome::Away(format!("fileserver {} is offline", fileserver.name)));
-        }
-        if fileserver.empty_since.is_some() {
-            return Err(Outcome::Away(format!("the root of fileserver {} is another one", fileserver.name)));
-        }
-        Ok(End { name: fileserver.name.clone(), url: fileserver.url.clone() })
+        reachable(self.fileservers.get(&id), id)
     }
 
     fn has_copy(&self, on: FileserverId) -> Result<(), Outcome> {
@@ -112,6 +113,14 @@ impl Facts {
             Some(ReplicaState::Creating | ReplicaState::Removing) => Ok(()),
             Some(state) => Err(Outcome::Stale(format!("the replica on {} is {state}", self.name(on)))),
             None => Err(Outcome::Stale(format!("there is no replica on {} any more", self.name(on)))),
+        }
+    }
+
+    /// A replica that can go, or whose going was begun.
+    fn has_row(&self, on: FileserverId) -> Result<(), Outcome> {
+        match self.replica(on).map(|replica| replica.state) {
+            Some(ReplicaState::Removing) => Ok(()),
+            _ => self.has_copy(on),
         }
     }
 
@@ -143,4 +152,21 @@ impl Facts {
         }
         self.reachable(id)
     }
+}
+
+/// How a fileserver's agent is called.
+///
+/// # Errors
+/// With the ending that the attempt has instead, when it is not there now.
+pub(super) fn reachable(fileserver: Option<&Fileserver>, id: FileserverId) -> Result<End, Outcome> {
+    let Some(fileserver) = fileserver else {
+        return Err(Outcome::Stale(format!("fileserver {id} left the fleet")));
+    };
+    if fileserver.health == Health::Offline {
+        return Err(Outcome::Away(format!("fileserver {} is offline", fileserver.name)));
+    }
+    if fileserver.empty_since.is_some() {
+        return Err(Outcome::Away(format!("the root of fileserver {} is another one", fileserver.name)));
+    }
+    Ok(End { name: fileserver.name.clone(), url: fileserver.url.clone() })
 }

@@ -86,8 +86,15 @@ impl Worker {
     }
 
     async fn work(&self, attempt: &Attempt, watch: &Watch) -> Outcome {
-        if !self.recheck.holds(&attempt.goal, &attempt.subject).await {
-            return Outcome::Stale("the goal no longer returns it".into());
+        let step = attempt.plan.step;
+        match self.recheck.holds(&attempt.goal, &attempt.subject).await {
+            Some(true) => {}
+            None if !step.takes_away() => {}
+            Some(false) => return Outcome::Stale("the goal no longer returns it".into()),
+            None => return Outcome::Away("its goal could not be asked whether it still holds".into()),
+        }
+        if step == Step::Purge {
+            return steps::purge(self, attempt, watch).await.unwrap_or_else(|instead| instead);
         }
         if attempt.plan.step == Step::Exec {
             return self.exec(attempt).await;

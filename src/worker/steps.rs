@@ -11,12 +11,16 @@ use crate::model::wire::{ChecksumAnswer, ChecksumRequest};
 
 mod compare;
 mod moving;
+mod purge;
+mod remove;
 mod repack;
 mod replicate;
 mod resume;
 mod resync;
 mod scrub;
 mod verify;
+
+pub(super) use purge::purge;
 
 /// What a step is given besides its facts.
 pub(super) struct Task<'a> {
@@ -45,6 +49,8 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Scrub => scrub::scrub(task, facts).await,
         Step::Repack => repack::repack(task, facts).await,
         Step::Resume => resume::resume(task, facts).await,
+        Step::Remove => remove::remove(task, facts).await,
+        Step::Purge => purge::purge(task.worker, task.attempt, task.watch).await,
         Step::Exec => Err(Outcome::Stale("a program is not an agent's step".into())),
     }
 }

@@ -35,6 +35,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+mod away;
+
 pub(super) const SECRET: [u8; 32] = [7; 32];
 
 pub(super) fn sum(byte: u8) -> Checksum {
@@ -56,6 +58,10 @@ pub(super) struct Disks {
     pub(super) epochs: BTreeMap<RepositoryId, i64>,
     /// Calls, as `fs-1 resync`.
     pub(super) calls: Vec<String>,
+    /// What each copy that was set aside has, by its path.
+    pub(super) quarantined: BTreeMap<(String, String), Option<Checksum>>,
+    /// Calls that wait until they are let go, as `fs-1 quarantine`; `true`: what they ask for is done before.
+    pub(super) frozen: BTreeMap<String, bool>,
 }
 
 #[derive(Clone)]
@@ -75,6 +81,7 @@ pub(super) struct Fleet {
     repairs: Repairs,
     open: Arc<AtomicUsize>,
     running: JoinSet<()>,
+    apart: Option<tokio::runtime::Runtime>,
 }
 
 struct Held(Arc<AtomicBool>);
@@ -83,15 +90,15 @@ struct Held(Arc<AtomicBool>);
 pub(super) struct Faulty;
 
 impl Recheck for Faulty {
-    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
+    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, Option<bool>> {
         async { panic!("a fault") }.boxed()
     }
 }
 
 impl Recheck for Held {
-    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, bool> {
+    fn holds<'a>(&'a self, _: &'a str, _: &'a Subject) -> BoxFuture<'a, Option<bool>> {
         let holds = self.0.load(Ordering::SeqCst);
-        async move { holds }.boxed()
+        async move { Some(holds) }.boxed()
     }
 }
 
@@ -114,7 +121,7 @@ pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
         let agent = Agent { disks: Arc::clone(&disks), open: Arc::clone(&open) };
         let router = Router::new()
             .route("/v1/repositories/{id}/epochs", get(epochs))
-            .route("/v1/repositories/{id}/{what}", post(answer))
+            .route("/v1/repositories/{id}/{what}", post(away::answer))
             .with_state(agent);
         running.spawn(async move { axum::serve(listener, router).await.unwrap() });
         ids.push(fileserver(scratch.database(), number, &url).await);
@@ -124,7 +131,7 @@ pub(super) async fn fleet(scratch: Scratch, many: u8, copies: usize) -> Fleet {
         disks.lock().unwrap().copies.insert((format!("fs-{number}"), repository.id), Some(sum(1)));
     }
     let (holds, repairs) = (Arc::new(AtomicBool::new(true)), Repairs::default());
-    Fleet { scratch, repository, disks, ids, holds, repairs, open, running }
+    Fleet { scratch, repository, disks, ids, holds, repairs, open, running, apart: None }
 }
 
 async fn fileserver(db: &Database, number: u8, url: &str) -> FileserverId {
@@ -153,11 +160,12 @@ impl Fleet {
 
     /// Opens a finding and admits an attempt for it.
     pub(super) async fn admit(&self, step: Step, source: Option<usize>, destination: usize) {
+        let plan = self.plan(step, source, destination);
         let subject = match step {
             Step::Replicate => Subject::Repository(self.repository.id),
             _ => Subject::Replica(self.repository.id, self.ids[destination - 1]),
         };
-        self.admit_about(subject, step, source, destination).await;
+        self.admit_plan("a-goal", subject, plan).await;
     }
 
     /// The same, about any subject.
@@ -168,18 +176,25 @@ impl Fleet {
         source: Option<usize>,
         destination: usize,
     ) {
-        let destination_id = self.ids[destination - 1];
-        let finding = self.open(subject, step.as_str()).await;
-        let plan = Plan {
+        self.admit_plan("a-goal", subject, self.plan(step, source, destination)).await;
+    }
+
+    pub(super) fn plan(&self, step: Step, source: Option<usize>, destination: usize) -> Plan {
+        Plan {
             step,
             repository_id: Some(self.repository.id),
             source_id: source.map(|source| self.ids[source - 1]),
-            destination_id: Some(destination_id),
+            destination_id: Some(self.ids[destination - 1]),
             bytes: 100,
             deadline_ms: 60_000,
             bytes_per_second: 0,
             write_lock: false,
-        };
+            path: None,
+        }
+    }
+
+    pub(super) async fn admit_plan(&self, goal: &str, subject: Subject, plan: Plan) {
+        let finding = self.open(goal, subject, plan.step.as_str()).await;
         assert_eq!(attempts::admit(self.db(), &[(finding, plan)]).await.unwrap().len(), 1);
     }
 
@@ -188,7 +203,7 @@ impl Fleet {
         let mut repair = repair(Step::Exec);
         repair.exec = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
         self.repairs.by_name.insert(repair.name.clone(), Arc::new(repair));
-        let finding = self.open(Subject::Key("backup".into()), "tell").await;
+        let finding = self.open("a-goal", Subject::Key("backup".into()), "tell").await;
         let plan = Plan {
             step: Step::Exec,
             repository_id: None,
@@ -198,13 +213,14 @@ impl Fleet {
             deadline_ms,
             bytes_per_second: 0,
             write_lock: false,
+            path: None,
         };
         assert_eq!(attempts::admit(self.db(), &[(finding, plan)]).await.unwrap().len(), 1);
     }
 
-    async fn open(&self, subject: Subject, repair: &str) -> Finding {
+    async fn open(&self, goal: &str, subject: Subject, repair: &str) -> Finding {
         let into = MergeInto {
-            goal: "a-goal".into(),
+            goal: goal.into(),
             subject: subject.kind(),
             repair: Some(repair.into()),
             last_copies: false,
@@ -228,7 +244,8 @@ impl Fleet {
         merge.add(&[row]).await.unwrap();
         merge.finish(1).await.unwrap();
         let lane = subject.fileserver().map_or(Lane::Common, Lane::Fileserver);
-        findings::lane_head(self.db(), lane, 9, 0).await.unwrap().remove(0)
+        let ready = findings::lane_head(self.db(), lane, 50, 0).await.unwrap();
+        ready.into_iter().find(|finding| finding.goal == goal).unwrap()
     }
 
     pub(super) fn worker(&self, settings: Settings) -> Worker {
@@ -347,11 +364,11 @@ async fn epochs(State(agent): State<Agent>, Path(id): Path<i64>) -> axum::Json<E
 }
 
 /// Every call on a repository.
-async fn answer(
+async fn act(
     State(agent): State<Agent>,
     Path((id, what)): Path<(i64, String)>,
     headers: HeaderMap,
-    _: Bytes,
+    body: Bytes,
 ) -> Response {
     let key = ed25519_dalek::SigningKey::from_bytes(&SECRET).verifying_key();
     let grant = Grant::open(headers[GRANT_HEADER].to_str().unwrap(), |_| Some(key)).unwrap();
@@ -400,6 +417,8 @@ async fn answer(
         "repack" => {
             line(&RepackAnswer { bytes: 40, packs: 1, loose: 0, indexed: true, message: "packed".to_owned() })
         }
+        "quarantine" => away::set_aside(&mut disks, &place),
+        "purge" => away::purge(&mut disks, &place, &body),
         "replicate" if disks.copies.contains_key(&place) => refuse(RefusalCode::Exists),
         _ => {
             let source = grant.source.map(|source| (source.name, id));

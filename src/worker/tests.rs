@@ -38,6 +38,7 @@ macro_rules! on_each_engine {
     )+ };
 }
 
+mod removal;
 mod tidying;
 
 on_each_engine! {

@@ -17,6 +17,7 @@ mod edits;
 mod files;
 mod heal;
 mod refusals;
+mod removal;
 mod resume;
 mod split;
 mod support;

@@ -1,5 +1,6 @@
 //! Copies on real repositories, with real git, between real (if small) servers.
 
+mod away;
 mod copying;
 mod damage;
 mod exact;

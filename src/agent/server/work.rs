@@ -1,4 +1,4 @@
-//! Work on one repository: verify, resync, replicate, quarantine, import. Each has the repository
+//! Work on one repository: verify, resync, replicate, import. Each has the repository
 //! to itself, in a task that outlives its request.
 
 use super::{Agent, Answer, LARGEST_BODY, LARGEST_IMPORT, body, query, repository, turn};
@@ -13,8 +13,8 @@ use crate::model::fleet::ObjectFormat;
 use crate::model::grant::{Action, Grant};
 use crate::model::id::RepositoryId;
 use crate::model::wire::{
-    ChecksumRequest, ImportAnswer, ImportRequest, PackAnswer, QuarantineAnswer, QuarantineRequest, Refusal,
-    RefusalCode, ReplicateRequest, ResyncRequest,
+    ChecksumRequest, ImportAnswer, ImportRequest, PackAnswer, Refusal, RefusalCode, ReplicateRequest,
+    ResyncRequest,
 };
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -98,23 +98,6 @@ pub(super) async fn replicate(
         let _held = held;
         content::replicate(&store, id, &source, &ask, &work).await
     }))
-}
-
-pub(super) async fn quarantine(
-    State(agent): State<Arc<Agent>>,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-    bytes: Body,
-) -> Result<Json<QuarantineAnswer>, Answer> {
-    let (id, admitted) = for_repair(&agent, &id, &headers)?;
-    let ask: QuarantineRequest = body(bytes, LARGEST_BODY).await?;
-    let held = hold(&agent, id, &admitted.grant).await?;
-    let store = Arc::clone(&agent.store);
-    let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |_| async move {
-        let _held = held;
-        content::quarantine(&store, id, &ask.reason).await
-    });
-    Ok(Json(answer.await?))
 }
 
 /// How the objects of a pack are named.

@@ -88,6 +88,9 @@ pub enum RepoVerb {
         /// Only those that an open finding is about; exit code 3 when there are any.
         #[arg(long)]
         behind: bool,
+        /// Those that were removed and can be brought back.
+        #[arg(long, conflicts_with = "behind")]
+        removed: bool,
         /// At most so many.
         #[arg(long, default_value_t = 1_000, value_name = "N")]
         limit: usize,
@@ -96,6 +99,38 @@ pub enum RepoVerb {
     Show {
         /// Its name or number.
         name: String,
+    },
+    /// Remove a repository: it serves nothing at once, its copies are unlinked after the retention.
+    Remove {
+        /// Its name or number.
+        name: String,
+        /// Do not ask for the name typed back.
+        #[arg(long)]
+        yes: bool,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Bring a removed repository back as it was, within the retention.
+    Undelete {
+        /// The name that it had, or its number.
+        name: String,
+        /// Another name for it.
+        #[arg(long = "name", value_name = "NAME")]
+        new_name: Option<String>,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Give a repository another name.
+    Rename {
+        /// Its name or number.
+        name: String,
+        /// Its new name.
+        new_name: String,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
     },
     /// Change how many copies are wanted.
     SetReplicas {

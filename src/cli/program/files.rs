@@ -180,17 +180,17 @@ pub struct Asking {
 }
 
 impl Recheck for Asking {
-    fn holds<'a>(&'a self, goal: &'a str, subject: &'a Subject) -> BoxFuture<'a, bool> {
+    fn holds<'a>(&'a self, goal: &'a str, subject: &'a Subject) -> BoxFuture<'a, Option<bool>> {
         async move {
             let entries = self.goals.entries();
             let running =
                 entries.into_iter().find(|entry| entry.name == goal).and_then(|entry| entry.running);
-            let Some(running) = running else { return true };
+            let running = running?;
             match self.source.recheck(&running, subject).await {
-                Ok(holds) => holds,
+                Ok(holds) => Some(holds),
                 Err(problem) => {
                     tracing::warn!(goal.name = goal, subject = %subject, "recheck: {}", problem.message);
-                    true
+                    None
                 }
             }
         }

@@ -248,7 +248,7 @@ impl<'a> Incoming<'a> {
             lane: lane.to_sql(),
             priority: row.priority,
             reason: row.reason.as_deref(),
-            hints: row.hints,
+            hints: row.hints.clone(),
             evidence: &row.evidence,
         }
     }

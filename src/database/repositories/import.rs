@@ -74,13 +74,23 @@ pub async fn plan_import(
     }
     let doing = "planning an import";
     let mut tx = Tx::begin(db).await?;
-    // The counter's row is the lock: two plans for one name come one after the other.
-    let id: RepositoryId = within!(&mut tx, c => sqlx::query_scalar(
-        "/* repositories::next_id */ UPDATE counters SET value = value + 1 WHERE name = 'repository_id' \
-         RETURNING value",
-    )
-    .fetch_one(c).await)
-    .doing(doing)?;
+    // The counter's row is the lock: two plans for one name come one after the other. A database that went back
+    // has an old counter: no id is given that a tombstone or any disk knows.
+    let text = tx.engine().text(
+        "/* repositories::next_id, sqlite */ UPDATE counters SET value = 1 + max(value, (SELECT max(known.id) FROM \
+                 (SELECT 0 AS id UNION ALL SELECT max(id) FROM repositories \
+                  UNION ALL SELECT max(repository_id) FROM tombstones \
+                  UNION ALL SELECT max(repository_id) FROM quarantine \
+                  UNION ALL SELECT max(repository_id) FROM inventory) AS known)) \
+           WHERE name = 'repository_id' RETURNING value",
+        "/* repositories::next_id, postgres */ UPDATE counters SET value = 1 + GREATEST(value, (SELECT max(known.id) FROM \
+                 (SELECT max(id) AS id FROM repositories \
+                  UNION ALL SELECT max(repository_id) FROM tombstones \
+                  UNION ALL SELECT max(repository_id) FROM quarantine \
+                  UNION ALL SELECT max(repository_id) FROM inventory) AS known)) \
+           WHERE name = 'repository_id' RETURNING value",
+    );
+    let id: RepositoryId = within!(&mut tx, c => sqlx::query_scalar(text).fetch_one(c).await).doing(doing)?;
     let under_way: Option<ImportRow> = within!(&mut tx, c => sqlx::query_as(
         "/* repositories::import_of_name */ SELECT id, name, object_format, wanted, bytes, fileserver_ids \
            FROM imports WHERE name = $1",
@@ -104,7 +114,7 @@ pub async fn plan_import(
     Ok(Import { id, name: name.to_owned(), object_format: format, wanted, bytes, fileservers })
 }
 
-async fn refuse_taken(tx: &mut Tx, name: &str) -> Result<()> {
+pub(super) async fn refuse_taken(tx: &mut Tx, name: &str) -> Result<()> {
     let taken: i64 = within!(tx, c => sqlx::query_scalar(
         "/* repositories::name_is_taken */ SELECT count(*) FROM repositories WHERE name = $1",
     )

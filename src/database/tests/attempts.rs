@@ -26,6 +26,7 @@ fn plan(repository: RepositoryId, destination: FileserverId) -> Plan {
         deadline_ms: MINUTE,
         bytes_per_second: 0,
         write_lock: false,
+        path: None,
     }
 }
 

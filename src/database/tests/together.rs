@@ -54,6 +54,7 @@ async fn dispatcher(db: Database, destination: FileserverId, stop: CancellationT
                         deadline_ms: 1_000,
                         bytes_per_second: 0,
                         write_lock: false,
+                        path: None,
                     };
                     (finding, plan)
                 })

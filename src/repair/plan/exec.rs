@@ -33,5 +33,6 @@ pub(super) fn plan(
         deadline_ms: repair.deadline.for_bytes(size),
         bytes_per_second: 0,
         write_lock: repository_id.is_some() && finding.ineffective >= repair.retry.lock_after,
+        path: None,
     })
 }

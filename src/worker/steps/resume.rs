@@ -1,9 +1,9 @@
 //! Resume: finish or undo what was begun and is worked on by nobody.
 //!
-//! A copy that stands whole on its disk with the definitive checksum becomes a replica; of any other the row is
+//! A removal is finished, or taken back where its copy is needed by now. A copy that stands whole on its disk with the definitive checksum becomes a replica; of any other the row is
 //! forgotten, and what lies on the disk is then an untracked copy, or staging that its agent clears.
 
-use super::{Done, Task, copy_is_bad, replicate};
+use super::{Done, Task, copy_is_bad, remove, replicate};
 use crate::database::replicas::abandon_copy;
 use crate::fleet::CallError;
 use crate::model::fleet::ReplicaState;
@@ -14,6 +14,7 @@ pub(super) async fn resume(task: &Task<'_>, facts: Facts) -> Done {
     let here = task.here();
     match facts.replica(here).map(|replica| replica.state) {
         Some(ReplicaState::Creating) => creating(task, &facts).await,
+        Some(ReplicaState::Removing) => remove::finish(task, &facts).await,
         _ => Err(Outcome::Stale("nothing is half done there any more".into())),
     }
 }

@@ -76,6 +76,7 @@ impl Fleet {
 
     fn part(&self, role: &str, enrolment: &str) -> Command {
         let mut command = trued();
+        command.env("TRUED_TEST_POINTS", self.points());
         command.arg("--config").arg(&self.settings).arg(role);
         command
             .args(["--database-url", &self.database_url, "--enrolment"])
@@ -109,9 +110,28 @@ impl Fleet {
         self.agents.push(self.agent(n));
     }
 
+    /// The file with the name of the point at which a process is to end.
+    pub fn points(&self) -> PathBuf {
+        self.directory.join("points")
+    }
+
+    /// Starts agents and workers again that are gone.
+    pub fn revive(&mut self) {
+        for n in 1..=self.agents.len() {
+            if self.agents[n - 1].is_gone() {
+                self.agents[n - 1] = self.agent(n);
+            }
+        }
+        self.workers.retain_mut(|worker| !worker.is_gone());
+        if self.workers.is_empty() {
+            self.start_worker();
+        }
+    }
+
     fn agent(&self, n: usize) -> Process {
         let (name, address) = (format!("fs-{n}"), &self.addresses[n - 1]);
         let mut command = trued();
+        command.env("TRUED_TEST_POINTS", self.points());
         command.arg("agent").arg("--enrolment").arg(self.directory.join(format!("{name}.json")));
         command
             .arg("--root")

@@ -34,6 +34,11 @@ impl Process {
         i32::try_from(self.child.id()).expect("a pid")
     }
 
+    /// Whether it has ended, however.
+    pub fn is_gone(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// Everything it said so far.
     pub fn said(&self) -> String {
         self.said.lock().expect("no panic while held").clone()

@@ -1,6 +1,6 @@
 //! Every damage is seen by a verification and healed by a resync, from the source's content and never the other way.
 
-use super::support::{Fileserver, ID, Origin, assert_sound, git, identity, pair, picture, work};
+use super::support::{Fileserver, ID, Origin, assert_sound, git, identity, pair, picture};
 use crate::agent::content;
 use crate::model::fleet::ObjectFormat::Sha1;
 use crate::model::wire::{CopyAnswer, RefusalCode};
@@ -276,19 +276,6 @@ async fn a_copy_with_a_higher_version_than_the_callers_is_not_overwritten() {
     let refusal = two.resync_from(&one).await.unwrap_err();
     assert_eq!(refusal.code, RefusalCode::HistoryLost);
     assert_eq!(two.verify().await.journal_version, 7);
-}
-
-#[tokio::test]
-async fn a_copy_that_is_set_aside_is_whole_and_out_of_the_way() {
-    let (_, two) = pair(&Origin::new(Sha1)).await;
-    let answer = content::quarantine(&two.store, ID, "because").await.unwrap();
-    let place = two.root.path().join(answer.path.unwrap());
-    assert_sound(&place);
-    assert!(answer.bytes > 0 && !two.path().exists());
-    assert_eq!(content::quarantine(&two.store, ID, "again").await.unwrap().path, None);
-    assert_eq!(content::checksum(&two.store, ID).await.unwrap_err().code, RefusalCode::NotFound);
-    let seen = content::verify(&two.store, ID, &work()).await.unwrap();
-    assert_eq!((seen.checksum, seen.problem.as_deref()), (None, Some("not there")));
 }
 
 #[tokio::test]

@@ -110,7 +110,8 @@ async fn unexplained(tx: &mut Tx, explaining: &Ids) -> Result<i64> {
         .doing("counting unexplained findings")
 }
 
-/// What the brake on removals sees: more of them than no evacuation or removal of a repository explains.
+/// What the brake on removals sees: more of them than no evacuation or removal of a repository explains. A copy that is
+/// leaving already was replaced by a repair of ours, one after the other, each under its own limits.
 async fn removals(tx: &mut Tx, into: &MergeInto, returned: i64) -> Result<Option<String>> {
     if !into.removes {
         return Ok(None);
@@ -123,7 +124,9 @@ async fn removals(tx: &mut Tx, into: &MergeInto, returned: i64) -> Result<Option
         "/* findings::unexplained_removals */ SELECT count(*) FROM incoming i \
           WHERE NOT EXISTS (SELECT 1 FROM fileservers f WHERE f.id = i.fileserver_id \
                                AND f.intent IN ('evacuate', 'retire')) \
-            AND NOT EXISTS (SELECT 1 FROM repositories p WHERE p.id = i.repository_id AND p.removed_at IS NOT NULL)",
+            AND NOT EXISTS (SELECT 1 FROM repositories p WHERE p.id = i.repository_id AND p.removed_at IS NOT NULL) \
+            AND NOT EXISTS (SELECT 1 FROM replicas r WHERE r.repository_id = i.repository_id \
+                               AND r.fileserver_id = i.fileserver_id AND r.state IN ('leaving', 'removing'))",
     )
     .persistent(false).fetch_one(c).await)
     .doing("counting unexplained removals")?;
