@@ -62,7 +62,7 @@ async fn a_program_gets_its_finding_and_its_last_line_is_the_result(scratch) {
     let told: serde_json::Value = serde_json::from_str(&message).unwrap();
     assert_eq!(outcome, "succeeded");
     assert_eq!(told["subject"], serde_json::json!({ "kind": "key", "key": "backup" }));
-    assert_eq!((&told["goal"], &told["repair"], &told["reason"]), (&"a-goal".into(), &"tell".into(), &"it is late".into()));
+    assert_eq!((&told["goal"], &told["repair"], &told["reason"]), (&"a-key-goal".into(), &"tell".into(), &"it is late".into()));
     assert_eq!((&told["evidence"]["size"], &told["attempt"]["number"]), (&7.into(), &1.into()));
     assert_eq!(told["deadline_seconds"], 60);
 }

@@ -53,7 +53,8 @@ struct Sim {
     fleet_in_flight: u32,
     open: BTreeMap<(String, Subject), Finding>,
     under: Vec<Under>,
-    starts: Vec<(u32, String)>,
+    /// When, of which repair, and whether the rate binds it.
+    starts: Vec<(u32, String, bool)>,
     ids: i64,
     /// Copies are moved away from it.
     crowded: FileserverId,
@@ -323,19 +324,18 @@ impl Sim {
         (ready, decisions)
     }
 
-    /// Starts of the last minute, last copies apart: no rate binds those.
+    /// Starts of the last minute, last copies among them: they count, although no rate binds them.
     fn started(&self, repair: &str) -> u32 {
         let since = self.tick.saturating_sub(6);
-        u32::try_from(self.starts.iter().filter(|(at, name)| *at > since && name == repair).count()).unwrap()
+        u32::try_from(self.starts.iter().filter(|(at, name, _)| *at > since && name == repair).count())
+            .unwrap()
     }
 
     fn start(&mut self, finding: &Finding, plan: Plan) {
         self.ids += 1;
         let ends = self.tick + 1 + u32::try_from(self.dice.below(4)).unwrap();
         let attempt = attempt(self.ids, finding, plan);
-        if finding.lane != Lane::Last {
-            self.starts.push((self.tick, attempt.repair.clone()));
-        }
+        self.starts.push((self.tick, attempt.repair.clone(), finding.lane != Lane::Last));
         self.under.push(Under { attempt, ends });
         self.open.get_mut(&(finding.goal.clone(), finding.subject.clone())).unwrap().state =
             FindingState::Running;
@@ -354,7 +354,10 @@ impl Sim {
         super::laws::check_limits(&world).unwrap_or_else(|error| panic!("{}", self.says(&error.to_string())));
         super::laws::check_space(&world).unwrap_or_else(|error| panic!("{}", self.says(&error.to_string())));
         for repair in self.repairs.by_name.values() {
-            let started = self.started(&repair.name);
+            let since = self.tick.saturating_sub(6);
+            let bound =
+                self.starts.iter().filter(|(at, name, bound)| *bound && *at > since && *name == repair.name);
+            let started = u32::try_from(bound.count()).unwrap();
             assert!(started <= repair.throttle.starts_per_minute, "{}", self.says("too many starts"));
         }
         let (_, again) = self.decide();
