@@ -15,7 +15,6 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio_util::sync::CancellationToken;
 use trued::controller::{Controller, Pace, Settings};
 use trued::database::scratch::Scratch;
 use trued::database::{Database, attempts};
@@ -84,7 +83,7 @@ async fn run(scratch: &Scratch, backlog: i64, length: Duration) -> anyhow::Resul
         shutdown.spawn(async move { queue::run(workers(number), db, &reminders, work, chance, stop).await });
     }
     // The first rounds wait for agents to be heard.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while ended.load(Ordering::Relaxed) < 500 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -151,7 +150,7 @@ async fn dispatcher(
         settings: Settings {
             audit_slice: 0,
             in_flight: 10_000,
-            pace: Pace { online: Duration::from_secs(3_600), ..Pace::default() },
+            pace: Pace { online: Duration::from_hours(1), ..Pace::default() },
             ..Settings::default()
         },
         database: scratch.database().clone(),
@@ -222,6 +221,7 @@ fn status(number: i64) -> Status {
         root_id: format!("root-{number}"),
         root: format!("/root-{number}"),
         capacity: 1 << 40,
+        whole_disk: false,
         disk_used: 1,
         disk_free: 1 << 40,
         load: 0,
@@ -232,6 +232,9 @@ fn status(number: i64) -> Status {
         inventory_generation: 1,
         inventory_complete: true,
         parts_digest: PartsList { parts: Vec::new() }.digest(),
+        locks_removed: 0,
+        highest_repair_epoch: 0,
+        highest_push_epoch: 0,
         trouble: None,
     }
 }

@@ -125,7 +125,7 @@ fn a_pooler_in_transaction_mode_is_refused_with_a_sentence() {
             server.port
         );
         std::fs::write(&file, text).expect("written");
-        let _pooler = server.beside(&["pgbouncer", file.to_str().expect("text")]);
+        let _pooler = Server::beside(&["pgbouncer", file.to_str().expect("text")]);
         until("the pooler listens", secs(10), || {
             std::net::TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|error| error.to_string())
         });

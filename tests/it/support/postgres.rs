@@ -173,7 +173,7 @@ impl Server {
     }
 
     /// Another program, as the user that the server runs as.
-    pub fn beside(&self, line: &[&str]) -> Process {
+    pub fn beside(line: &[&str]) -> Process {
         let mut command = Command::new(line[0]);
         command.args(&line[1..]).current_dir("/");
         if let Some((user, group)) = unprivileged() {
