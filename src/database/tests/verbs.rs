@@ -33,6 +33,7 @@ fn plan(repository: RepositoryId, destination: FileserverId, write_lock: bool) -
         deadline_ms: MINUTE,
         bytes_per_second: 0,
         write_lock,
+        path: None,
     }
 }
 
