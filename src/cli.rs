@@ -4,6 +4,7 @@
 //! helps, and its exit code says of what kind it was ([`failure::Exit`]).
 
 pub mod args;
+pub mod attempts;
 pub mod backlog;
 pub mod client;
 pub mod confirm;
@@ -14,13 +15,16 @@ pub mod fileserver;
 pub mod goal;
 pub mod import;
 pub mod inventory;
+pub mod limits;
 pub mod migrate;
 pub mod output;
 pub mod part;
 pub mod program;
+pub mod repair;
 pub mod repo;
 pub mod settings;
 pub mod status;
+pub mod story;
 pub mod up;
 pub mod why;
 
@@ -85,7 +89,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Repo(ask) => repo::run(&global, ask).await,
         Command::Fileserver(ask) => fileserver::run(&global, ask).await,
         Command::Goal(ask) => goal::run(&global, ask).await,
+        Command::Repair(ask) => repair::run(&global, ask).await,
         Command::Backlog(ask) => backlog::run(&global, ask).await,
+        Command::Attempts(ask) => attempts::run(&global, ask).await,
+        Command::Limits(ask) => limits::run(&global, ask).await,
         Command::Why(ask) => why::run(&global, &ask).await,
         Command::Status => status::run(&global).await,
         Command::Config(ask) => settings::run(&global, &ask),

@@ -176,7 +176,50 @@ impl Controller {
     /// Runs the three loops until `stop` is cancelled; what runs then is given up, and leases
     /// are given back. Nothing is lost: all that matters is in SQL.
     pub async fn run(self, stop: CancellationToken) {
-        let shared = Arc::new(Shared {
+        let (shared, goals) = self.shared();
+        tracing::info!(controller = shared.holder, "controller started");
+        // Tasks of their own, so that one loop that computes does not hold up the others.
+        let tasks = Shutdown::new();
+        tasks.spawn(evaluate::run(Arc::clone(&shared), goals, stop.clone()));
+        tasks.spawn(dispatch::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(observe::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(press::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(prune::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(drains::run(Arc::clone(&shared), stop.clone()));
+        stop.cancelled().await;
+        if !tasks.finish(Duration::from_secs(5)).await {
+            tracing::warn!("a loop of the controller did not end in time and is left");
+        }
+    }
+}
+
+impl Controller {
+    /// Dispatches so many rounds, one after the other, and says how long each took: for measuring. After each comes
+    /// `between`, whose time does not count.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub async fn measure(
+        self,
+        rounds: usize,
+        mut between: impl AsyncFnMut(),
+    ) -> crate::database::Result<Vec<Duration>> {
+        let shared = self.shared().0;
+        // Nobody is silent to whom nobody listens.
+        shared.see(|_| ());
+        let (mut braking, mut paused) = (braking::Braking::default(), paused::Paused::default());
+        let mut took = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            let began = tokio::time::Instant::now();
+            dispatch::round(&shared, &mut braking, &mut paused).await?;
+            took.push(began.elapsed());
+            between().await;
+        }
+        Ok(took)
+    }
+
+    fn shared(self) -> (Arc<Shared>, Library) {
+        let shared = Shared {
             holder: format!("{}-{:016x}", self.name, self.chance.next()),
             settings: self.settings,
             database: self.database,
@@ -189,20 +232,8 @@ impl Controller {
             pace: self.pace,
             chance: self.chance,
             sight: Mutex::new(None),
-        });
-        tracing::info!(controller = shared.holder, "controller started");
-        // Tasks of their own, so that one loop that computes does not hold up the others.
-        let tasks = Shutdown::new();
-        tasks.spawn(evaluate::run(Arc::clone(&shared), self.goals, stop.clone()));
-        tasks.spawn(dispatch::run(Arc::clone(&shared), stop.clone()));
-        tasks.spawn(observe::run(Arc::clone(&shared), stop.clone()));
-        tasks.spawn(press::run(Arc::clone(&shared), stop.clone()));
-        tasks.spawn(prune::run(Arc::clone(&shared), stop.clone()));
-        tasks.spawn(drains::run(Arc::clone(&shared), stop.clone()));
-        stop.cancelled().await;
-        if !tasks.finish(Duration::from_secs(5)).await {
-            tracing::warn!("a loop of the controller did not end in time and is left");
-        }
+        };
+        (Arc::new(shared), self.goals)
     }
 }
 

@@ -41,6 +41,7 @@ pub mod history;
 pub mod inventory;
 mod keeper;
 pub mod leases;
+pub mod limits;
 pub mod parts;
 pub mod pauses;
 mod pooler;

@@ -9,4 +9,4 @@ mod limits;
 mod order;
 pub mod undo;
 
-pub use admit::{Admission, Facts, admit};
+pub use admit::{Admission, Facts, TIRED_AFTER, admit};

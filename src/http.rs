@@ -14,6 +14,7 @@ pub mod fileservers;
 pub mod goals;
 pub mod health;
 pub mod imports;
+pub mod limits;
 pub mod listen;
 mod names;
 pub mod part;
@@ -29,9 +30,10 @@ pub mod steering;
 pub mod stops;
 pub mod trial;
 pub mod why;
+pub mod work;
 
 pub use listen::{ListenError, bind, serve};
-pub use state::{Api, Hooks};
+pub use state::{Api, Hooks, Limited};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -45,7 +47,17 @@ pub fn router(api: Api) -> Router {
     let v1 = Router::new()
         .route("/status", get(status::show))
         .route("/backlog", get(backlog::list))
-        .route("/backlog/retry", post(brakes::retry))
+        .route("/backlog/ids", get(work::ids))
+        .route("/backlog/retry", post(work::retry))
+        .route("/backlog/cancel", post(work::cancel))
+        .route("/backlog/bump", post(work::bump))
+        .route("/backlog/{id}", get(work::show))
+        .route("/attempts", get(work::attempts))
+        .route("/attempts/{id}/cancel", post(work::cancel_attempt))
+        .route("/repairs", get(work::repairs))
+        .route("/repairs/{name}", get(work::repair))
+        .route("/limits", get(limits::list))
+        .route("/limits/{name}", put(limits::set))
         .route("/brakes/approve", post(brakes::approve))
         .route("/why", get(why::show))
         .route("/goals", get(goals::list))

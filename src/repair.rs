@@ -8,6 +8,7 @@
 pub mod feasibility;
 pub mod file;
 pub mod library;
+pub mod limits;
 pub mod placement;
 pub mod plan;
 pub mod pressure;

@@ -3,6 +3,7 @@
 mod goal;
 mod inventory;
 mod verbs;
+mod work;
 
 pub use goal::{GoalCommand, GoalVerb, SetValues};
 pub use inventory::{Asked, InventoryCommand, InventoryVerb};
@@ -11,8 +12,12 @@ pub use verbs::{
     PartCommand, PartVerb, Quiesce, RepoCommand, RepoVerb,
 };
 
+pub use work::{
+    AttemptVerb, Attempts, Backlog, BacklogVerb, Choice, Filter, LimitVerb, LimitsCommand, RepairCommand,
+    RepairVerb,
+};
+
 use crate::config::value;
-use crate::model::finding::FindingState;
 use crate::telemetry::LogFormat;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -100,8 +105,14 @@ pub enum Command {
     Fileserver(FileserverCommand),
     /// Goals.
     Goal(GoalCommand),
+    /// Repairs, with the limits that hold.
+    Repair(RepairCommand),
     /// Open findings that need a repair.
     Backlog(Backlog),
+    /// Attempts that are queued or running.
+    Attempts(Attempts),
+    /// Limits: what holds, who owns it, and setting them while everything runs.
+    Limits(LimitsCommand),
     /// Why a repository, replica or fileserver is as it is: goals, repairs, their story.
     Why(Why),
     /// The fleet at a glance. Exit code 3: findings are open; 7: a goal is unknown.
@@ -204,44 +215,6 @@ pub struct Migrate {
     pub check: bool,
 }
 
-/// `trued backlog`
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct Backlog {
-    /// What to do; nothing: list it.
-    #[command(subcommand)]
-    pub verb: Option<BacklogVerb>,
-    /// Of this goal.
-    #[arg(long)]
-    pub goal: Option<String>,
-    /// About this fileserver.
-    #[arg(long)]
-    pub fileserver: Option<String>,
-    /// In this state: waiting, ready, running, held or stuck.
-    #[arg(long)]
-    pub state: Option<FindingState>,
-    /// At most so many.
-    #[arg(long, default_value_t = 100, value_name = "N")]
-    pub limit: u32,
-}
-
-/// What to do with the backlog.
-#[derive(Debug, Subcommand)]
-pub enum BacklogVerb {
-    /// Begin stuck findings anew: what was tried no longer counts.
-    Retry {
-        /// Findings by number.
-        #[arg(required_unless_present = "goal", value_name = "ID")]
-        ids: Vec<i64>,
-        /// All stuck findings of this goal.
-        #[arg(long)]
-        goal: Option<String>,
-        /// Reason and dry run.
-        #[command(flatten)]
-        change: Change,
-    },
-}
-
 /// `trued why`
 #[derive(Debug, Args)]
 pub struct Why {
@@ -311,6 +284,9 @@ mod tests {
             "trued up --fileservers 0",
             "trued up --capacity much",
             "trued backlog --state asleep",
+            "trued backlog retry --state asleep --reason x",
+            "trued backlog bump 7 --priority 1000 --reason x",
+            "trued limits set re-replicate.in_flight",
             "trued repo create x --object-format md5",
             "trued serve --worker --enrolment x",
         ] {

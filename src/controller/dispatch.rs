@@ -11,13 +11,14 @@ use super::metrics::{add, set};
 use super::paused::Paused;
 use super::right::Right;
 use super::{Shared, millis, pressure, undoing};
-use crate::database::{self, attempts, fileservers, findings, flows, repositories};
-use crate::finding::{Admission, Facts, admit};
+use crate::database::{self, Database, attempts, fileservers, findings, flows, repositories};
+use crate::finding::{Admission, Facts, TIRED_AFTER, admit};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Finding, Lane};
 use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, FindingId, RepositoryId};
+use crate::repair::limits::Limits;
 use crate::repair::view::{FleetView, RepositoryView};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,13 +33,17 @@ const LEASE: Duration = Duration::from_secs(5);
 const GAP: Duration = Duration::from_millis(200);
 /// The longest rest between two rounds while the database is slow.
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// Rows that become due, or are taken from lost workers, in one round: the rest comes next round.
-const DUE: i64 = 10_000;
+/// Findings that become ready at a time, and how long a round goes on with it: the rest comes next round.
+const DUE: i64 = 1_000;
+const DUE_FOR: Duration = Duration::from_millis(30);
+/// Attempts taken from lost workers in one round, and as many cancelled: the rest comes next round.
 const LOST: i64 = 1_000;
 /// Findings that one round looks at, over all lanes.
 const LOOKED_AT: usize = 2_400;
 /// Of one lane at most and at least this many; one in eight is the oldest, so that nothing starves.
 const HEAD: std::ops::RangeInclusive<usize> = 8..=256;
+/// Of the other findings about subjects that were tried in vain.
+const RIVALS: i64 = 1_000;
 /// Repositories read by one statement.
 const IDS: usize = 5_000;
 
@@ -91,15 +96,24 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
 }
 
 /// One round.
-async fn round(shared: &Shared, braking: &mut Braking, paused: &mut Paused) -> database::Result<Round> {
+pub(super) async fn round(
+    shared: &Shared,
+    braking: &mut Braking,
+    paused: &mut Paused,
+) -> database::Result<Round> {
     let db = &shared.database;
     tidy(shared).await?;
     let fileservers = fileservers::all(db).await?;
     let brakes = braking.look(shared, &fileservers).await?;
-    findings::promote_due(db, DUE).await?;
+    promote(db).await?;
     paused.look(db).await?;
     let running = attempts::live(db).await?;
-    let found = paused.hold(db, heads(shared, running.len()).await?).await?;
+    let set: Vec<(String, i64)> =
+        database::limits::all(db).await?.into_iter().map(|row| (row.name, row.value)).collect();
+    let limits = Limits { repairs: &shared.repairs, in_flight: shared.settings.in_flight, set: &set };
+    // As many attempts in the whole fleet as the database's pace allows.
+    let fleet_in_flight = pressure::share(limits.fleet_in_flight(), shared.pace());
+    let found = paused.hold(db, heads(shared, running.len(), fleet_in_flight).await?).await?;
     if found.is_empty() {
         return Ok(Round::default());
     }
@@ -113,13 +127,14 @@ async fn round(shared: &Shared, braking: &mut Braking, paused: &mut Paused) -> d
     let started = attempts::started_since(db, now - 60_000).await?;
     let started =
         started.into_iter().map(|(repair, n)| (repair, u32::try_from(n).unwrap_or(u32::MAX))).collect();
+    let repairs = limits.repairs();
     let facts = Facts {
         findings: &ready,
         fleet: &fleet,
         running: &running,
-        repairs: &shared.repairs,
+        repairs: &repairs,
         started: &started,
-        fleet_in_flight: in_flight(shared),
+        fleet_in_flight,
         now,
         seed: shared.chance.next(),
     };
@@ -136,6 +151,14 @@ async fn round(shared: &Shared, braking: &mut Braking, paused: &mut Paused) -> d
         shared.reminders.remind(&made);
     }
     Ok(Round { looked_at, admitted: made.len(), deferred: deferred + held })
+}
+
+/// Whatever is due becomes ready, for a bounded time: fifty thousand that are due at the same second do not hold up
+/// the most urgent of them.
+async fn promote(db: &Database) -> database::Result<()> {
+    let began = Instant::now();
+    while findings::promote_due(db, DUE).await? >= DUE.unsigned_abs() && began.elapsed() < DUE_FOR {}
+    Ok(())
 }
 
 /// Attempts whose worker is gone, and those that nobody needs any more.
@@ -156,9 +179,9 @@ async fn tidy(shared: &Shared) -> database::Result<()> {
 }
 
 /// The heads of all lanes. When as many attempts are live as may be, only last copies are looked at.
-async fn heads(shared: &Shared, live: usize) -> database::Result<Vec<Finding>> {
+async fn heads(shared: &Shared, live: usize, most: u32) -> database::Result<Vec<Finding>> {
     let mut lanes = findings::ready_lanes(&shared.database).await?;
-    if live >= in_flight(shared) as usize {
+    if live >= most as usize {
         lanes.retain(|lane| *lane == Lane::Last);
     }
     // The lane of last copies first, the others from a new place each round.
@@ -169,19 +192,24 @@ async fn heads(shared: &Shared, live: usize) -> database::Result<Vec<Finding>> {
         others.rotate_left(by);
     }
     let (by_priority, oldest) = head_sizes(lanes.len());
-    let mut ready = Vec::new();
-    for lane in lanes {
-        if ready.len() >= LOOKED_AT {
-            break;
-        }
-        ready.extend(findings::lane_head(&shared.database, lane, by_priority, oldest).await?);
-    }
-    Ok(ready)
+    // With very many lanes each round looks at some of them; where it begins changes from round to round.
+    lanes.truncate(LOOKED_AT / *HEAD.start());
+    let ready = findings::heads(&shared.database, &lanes, by_priority, oldest).await?;
+    with_rivals(shared, ready).await
 }
 
-/// Attempts in the whole fleet, as many as the database's pace allows.
-fn in_flight(shared: &Shared) -> u32 {
-    pressure::share(shared.settings.in_flight, shared.pace())
+/// And the other findings about subjects that were tried in vain: they go first, wherever in their lane they stand.
+async fn with_rivals(shared: &Shared, mut ready: Vec<Finding>) -> database::Result<Vec<Finding>> {
+    let tired = ready.iter().filter(|one| one.ineffective >= TIRED_AFTER);
+    let tired: BTreeSet<RepositoryId> = tired.filter_map(|one| one.subject.repository()).collect();
+    if tired.is_empty() {
+        return Ok(ready);
+    }
+    let known: BTreeSet<FindingId> = ready.iter().map(|one| one.id).collect();
+    let tired: Vec<RepositoryId> = tired.into_iter().collect();
+    let others = findings::ready_about(&shared.database, &tired, RIVALS).await?;
+    ready.extend(others.into_iter().filter(|one| !known.contains(&one.id)));
+    Ok(ready)
 }
 
 /// How many findings of each lane are looked at: by priority, and the oldest.

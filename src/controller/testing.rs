@@ -14,6 +14,7 @@ use crate::model::grant::{Enrolment, Part, Role};
 use crate::model::id::{FileserverId, RackId, RepositoryId};
 use crate::model::wire::{InventoryEntry, InventoryPage, Status};
 use crate::queue::{Nudge, Reminders};
+use crate::repair::Repairs;
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -80,6 +81,8 @@ pub(super) struct Stage {
     pub(super) nudge: Nudge,
     pub(super) metrics: Arc<Metrics>,
     running: JoinSet<()>,
+    /// What its controllers know of repairs.
+    pub(super) repairs: Repairs,
     /// Other databases that goals may name.
     pub(super) databases: Vec<(String, String)>,
 }
@@ -120,7 +123,8 @@ pub(super) async fn stage(scratch: Scratch, many: u8) -> Stage {
     }
     let directory = tempfile::tempdir().unwrap();
     let (nudge, metrics) = (Nudge::new(), Arc::new(Metrics::default()));
-    Stage { scratch, directory, machines, ids, nudge, metrics, running, databases: Vec::new() }
+    let repairs = crate::repair::library::shipped().unwrap();
+    Stage { scratch, directory, machines, ids, nudge, metrics, running, repairs, databases: Vec::new() }
 }
 
 async fn add(db: &Database, name: &str, number: u8, url: &str) -> FileserverId {
@@ -166,6 +170,10 @@ impl Stage {
         machine.entries.insert(repository, entry);
     }
 
+    pub(super) fn hold(&self, machine: &str, repository: RepositoryId) {
+        self.note(machine, repository, true);
+    }
+
     pub(super) fn lose(&self, machine: &str, repository: RepositoryId) {
         self.note(machine, repository, false);
     }
@@ -191,7 +199,7 @@ impl Stage {
 
     /// Runs a controller; it ends with the token.
     pub(super) async fn run(&mut self, settings: Settings) -> CancellationToken {
-        let repairs = Arc::new(crate::repair::library::shipped().unwrap());
+        let repairs = Arc::new(self.repairs.clone());
         let subjects = repairs.by_name.values().map(|repair| (repair.name.clone(), repair.subject)).collect();
         let mut source = Source::new(self.scratch.url()).unwrap();
         for (name, url) in &self.databases {

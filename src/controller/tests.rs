@@ -34,6 +34,7 @@ macro_rules! on_each_engine {
     )+ };
 }
 
+mod escalation;
 mod floods;
 
 const MISSING_COPIES: &str = "\

@@ -13,10 +13,14 @@ use crate::model::id::AttemptId;
 use sqlx::types::Json;
 use std::cmp::Reverse;
 
+mod cancelling;
 mod ending;
 mod success;
+mod write_lock;
 
+pub use cancelling::{cancel_for, cancel_one};
 pub use ending::{cancel_obsolete, finish, take_lost, yield_repository};
+pub use write_lock::renew_write_lock;
 
 /// All live attempts: queued, and running ones whether or not their lease holds. Bounded by the limits. Those whose
 /// step this program does not know are left to the newer one that made them.
@@ -204,6 +208,7 @@ async fn try_claim(
     let chosen = Ids(chosen);
     raise_epochs(&mut tx, &chosen).await?;
     let rows = take(&mut tx, &chosen, worker, lease).await?;
+    write_lock::take(&mut tx, &chosen, lease).await?;
     let mut claimed: Vec<Attempt> = rows::all(rows)?;
     let gone = Ids(chosen.0.into_iter().filter(|id| claimed.iter().all(|one| one.id.0 != *id)).collect());
     ending::end_vanished(&mut tx, &gone).await?;
@@ -311,18 +316,28 @@ pub async fn holds(db: &Database, id: AttemptId, epoch: i64) -> Result<bool> {
     .doing("looking whether an attempt's lease holds")
 }
 
-/// Gives a running attempt back to the queue under the same number.
+/// Gives a running attempt back to the queue under the same number, and its repository to whoever pushes.
 ///
 /// # Errors
 /// When the engine fails.
 pub async fn hand_back(db: &Database, id: AttemptId, epoch: i64) -> Result<bool> {
-    let given = on_writer!(db, p => sqlx::query(
+    retrying!(try_hand_back(db, id, epoch).await)
+}
+
+async fn try_hand_back(db: &Database, id: AttemptId, epoch: i64) -> Result<bool> {
+    let mut tx = Tx::begin(db).await?;
+    let given = within!(&mut tx, c => sqlx::query(
         "/* attempts::hand_back */ UPDATE attempts SET state = 'queued', worker = NULL, \
            epoch = CASE WHEN repository_id IS NULL THEN epoch ELSE 0 END, \
            lease_until = NULL, started_at = NULL, progress = NULL \
           WHERE id = $1 AND epoch = $2 AND state = 'running'",
     )
-    .bind(id).bind(epoch).execute(p).await.map(|done| done.rows_affected()))
+    .bind(id).bind(epoch).execute(c).await.map(|done| done.rows_affected()))
     .doing("handing back an attempt")?;
-    Ok(given == 1)
+    if given != 1 {
+        return Ok(false);
+    }
+    write_lock::release(&mut tx, &Ids(vec![id.0])).await?;
+    tx.commit().await?;
+    Ok(true)
 }

@@ -4,6 +4,7 @@
 //! lane by index, and what did not change is not written.
 use super::rows::{self, FindingRow};
 use super::transaction::{Tx, retrying, within};
+use super::values::Ids;
 use super::{Database, Doing, Result, on};
 use crate::model::Millis;
 use crate::model::finding::{Deferral, Finding, Lane};
@@ -12,15 +13,17 @@ use sqlx::types::Json;
 
 mod merge;
 mod paused;
-mod retry;
 mod undone;
+mod verbs;
 
 pub use merge::{BrakeAt, Merge, MergeInto, Merged};
 pub use paused::{hold_goal, release_but};
-pub use retry::{retry, stuck};
 pub use undone::{hold_undone, moves, undone};
+pub(in crate::database) use verbs::finish;
+pub use verbs::{By, bump, retry};
 
-/// Findings that wait and are due become ready; at most `limit`. Returns how many.
+/// Findings that wait and are due become ready, last copies before all others; at most `limit` of each. Returns how
+/// many.
 ///
 /// # Errors
 /// When the engine fails.
@@ -37,6 +40,7 @@ pub async fn promote_due(db: &Database, limit: i64) -> Result<u64> {
 
 async fn try_promote(db: &Database, limit: i64) -> Result<u64> {
     let mut tx = Tx::begin(db).await?;
+    let last = promote_last(&mut tx, limit).await?;
     let text = tx.engine().text(
         "/* findings::promote_due, sqlite */ UPDATE findings SET state = 'ready', deferral = NULL \
           WHERE id IN (SELECT id FROM findings WHERE state = 'waiting' AND repair IS NOT NULL \
@@ -51,7 +55,23 @@ async fn try_promote(db: &Database, limit: i64) -> Result<u64> {
         .execute(c).await.map(|done| done.rows_affected()))
     .doing("making due findings ready")?;
     tx.commit().await?;
-    Ok(promoted)
+    Ok(last + promoted)
+}
+
+/// Last copies wait behind nobody, however many others are due at the same second.
+async fn promote_last(tx: &mut Tx, limit: i64) -> Result<u64> {
+    let text = tx.engine().text(
+        "/* findings::promote_last, sqlite */ UPDATE findings SET state = 'ready', deferral = NULL \
+          WHERE id IN (SELECT id FROM findings WHERE state = 'waiting' AND repair IS NOT NULL \
+                          AND repaired_at IS NULL AND lane = -1 AND next_at <= (SELECT now FROM clock) \
+                        ORDER BY next_at LIMIT $1)",
+        "/* findings::promote_last, postgres */ UPDATE findings SET state = 'ready', deferral = NULL \
+          WHERE id = ANY (ARRAY(SELECT id FROM findings WHERE state = 'waiting' AND repair IS NOT NULL \
+                          AND repaired_at IS NULL AND lane = -1 AND next_at <= (SELECT now FROM clock) \
+                        ORDER BY next_at LIMIT $1 FOR UPDATE SKIP LOCKED))",
+    );
+    within!(tx, c => sqlx::query(text).bind(limit).execute(c).await.map(|done| done.rows_affected()))
+        .doing("making last copies that are due ready")
 }
 
 /// Lanes that have ready findings, in the order of their numbers.
@@ -91,6 +111,42 @@ pub async fn lane_head(db: &Database, lane: Lane, by_priority: i64, oldest: i64)
     )
     .bind(lane.to_sql()).bind(by_priority).bind(oldest).fetch_all(p).await)
     .doing("reading the head of a lane")?;
+    rows::all(rows)
+}
+
+/// The heads of several lanes at once, in no order: of each the first by priority, and the oldest, up to these numbers.
+/// One statement, for with three hundred fileservers there are three hundred lanes.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn heads(db: &Database, lanes: &[Lane], by_priority: i64, oldest: i64) -> Result<Vec<Finding>> {
+    // CROSS keeps the order: for each lane, as many steps of an index as its head has findings.
+    let text = db.engine().text(
+        "/* findings::heads, sqlite */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
+                opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
+           FROM findings WHERE id IN ( \
+             SELECT f.id FROM json_each($1) l CROSS JOIN findings f \
+              WHERE f.id IN (SELECT u.id FROM findings u WHERE u.state = 'ready' AND u.lane = l.value \
+                              ORDER BY u.priority DESC, u.id LIMIT $2) \
+             UNION \
+             SELECT f.id FROM json_each($1) l CROSS JOIN findings f \
+              WHERE f.id IN (SELECT o.id FROM findings o WHERE o.state = 'ready' AND o.lane = l.value \
+                              ORDER BY o.id LIMIT $3))",
+        "/* findings::heads, postgres */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
+                opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
+           FROM findings WHERE id = ANY (ARRAY( \
+             SELECT f.id FROM unnest($1) AS l (lane) CROSS JOIN LATERAL \
+                    (SELECT u.id FROM findings u WHERE u.state = 'ready' AND u.lane = l.lane \
+                      ORDER BY u.priority DESC, u.id LIMIT $2) f \
+             UNION \
+             SELECT f.id FROM unnest($1) AS l (lane) CROSS JOIN LATERAL \
+                    (SELECT o.id FROM findings o WHERE o.state = 'ready' AND o.lane = l.lane \
+                      ORDER BY o.id LIMIT $3) f))",
+    );
+    let lanes = Ids(lanes.iter().map(|lane| lane.to_sql()).collect());
+    let rows: Vec<FindingRow> = on!(db, p => sqlx::query_as(text)
+        .bind(&lanes).bind(by_priority).bind(oldest).fetch_all(p).await)
+    .doing("reading the heads of lanes")?;
     rows::all(rows)
 }
 
@@ -139,6 +195,26 @@ async fn try_defer(db: &Database, rows: &[DeferredRow<'_>]) -> Result<u64> {
     .doing("writing why findings wait")?;
     tx.commit().await?;
     Ok(written)
+}
+
+/// Ready findings about these repositories, at most `limit`: those that may go before one that was tried in vain.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn ready_about(db: &Database, ids: &[RepositoryId], limit: i64) -> Result<Vec<Finding>> {
+    let text = db.engine().text(
+        "/* findings::ready_about, sqlite */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
+                opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
+           FROM findings WHERE repository_id IN (SELECT value FROM json_each($1)) AND state = 'ready' \
+          ORDER BY id LIMIT $2",
+        "/* findings::ready_about, postgres */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
+                opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
+           FROM findings WHERE repository_id = ANY($1) AND state = 'ready' ORDER BY id LIMIT $2",
+    );
+    let ids = Ids(ids.iter().map(|id| id.0).collect());
+    let rows: Vec<FindingRow> = on!(db, p => sqlx::query_as(text).bind(&ids).bind(limit).fetch_all(p).await)
+        .doing("reading the other findings about repositories")?;
+    rows::all(rows)
 }
 
 /// One open finding.

@@ -4,7 +4,9 @@
 pub mod backlog;
 pub mod story;
 pub mod tally;
+pub mod work;
 
 pub use backlog::{BacklogCounts, BacklogFilter, BacklogRow};
 pub use story::{About, AttemptRow, ClosedRow, FlagRow};
 pub use tally::{Ended, EvaluationTally};
+pub use work::LiveRow;

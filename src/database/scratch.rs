@@ -7,6 +7,10 @@ use crate::clock;
 use sqlx::{Connection, PgConnection};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+mod crowd;
+
+pub use crowd::Crowd;
+
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// A migrated database that nobody else uses.

@@ -25,6 +25,7 @@ mod statements;
 mod steering;
 mod suspects;
 mod together;
+mod verbs;
 
 /// Runs a test's body on each engine that is there.
 macro_rules! on_each_engine {

@@ -14,7 +14,11 @@ use crate::model::id::AttemptId;
 use crate::repair::plan::plan_under;
 use crate::repair::view::FleetView;
 use crate::repair::{Repair, Repairs};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// After so many attempts without effect another finding about the same subject goes first: it may be the one that helps.
+pub const TIRED_AFTER: i32 = 3;
 
 /// What a round decides from.
 #[derive(Debug, Clone)]
@@ -108,11 +112,33 @@ pub fn admit(facts: &Facts<'_>) -> Vec<Admission> {
     let mut decisions = Vec::with_capacity(facts.findings.len());
     let mut admitted = false;
     while let Some(finding) = turns.next(admitted) {
-        let decision = round.decide(finding).unwrap_or_else(|deferral| round.defer(finding, deferral));
-        admitted = matches!(decision, Admission::Admit { .. });
-        decisions.push(decision);
+        admitted = false;
+        for finding in round.rivals_of(finding).into_iter().chain([finding]) {
+            if !round.decided.insert(finding) {
+                continue;
+            }
+            let decision = round.decide(finding).unwrap_or_else(|deferral| round.defer(finding, deferral));
+            admitted |= matches!(decision, Admission::Admit { .. });
+            decisions.push(decision);
+        }
     }
     decisions
+}
+
+/// Findings by subject, where there are several and one of them is tired.
+fn rivals(findings: &[Finding]) -> BTreeMap<Subject, Vec<usize>> {
+    let tired = findings.iter().filter(|one| one.ineffective >= TIRED_AFTER);
+    let mut rivals: BTreeMap<Subject, Vec<usize>> =
+        tired.map(|one| (one.subject.at_once(), Vec::new())).collect();
+    if rivals.is_empty() {
+        return rivals;
+    }
+    for (index, finding) in findings.iter().enumerate() {
+        if let Some(all) = rivals.get_mut(&finding.subject.at_once()) {
+            all.push(index);
+        }
+    }
+    rivals
 }
 
 struct Round<'a> {
@@ -122,6 +148,9 @@ struct Round<'a> {
     attempts: BTreeMap<Subject, &'a Attempt>,
     /// Those that this round has decided to work on, or to clear for work.
     taken: BTreeSet<Subject>,
+    /// Findings about a subject of which one is tired.
+    rivals: BTreeMap<Subject, Vec<usize>>,
+    decided: BTreeSet<usize>,
 }
 
 impl<'a> Round<'a> {
@@ -131,7 +160,24 @@ impl<'a> Round<'a> {
             limits: Limits::new(facts.fleet, facts.fleet_in_flight, facts.running, facts.started),
             attempts: facts.running.iter().map(|one| (one.subject.at_once(), one)).collect(),
             taken: BTreeSet::new(),
+            rivals: rivals(facts.findings),
+            decided: BTreeSet::new(),
         }
+    }
+
+    /// Findings about the same subject that go before this one, because it was tried without effect more often.
+    fn rivals_of(&self, index: usize) -> Vec<usize> {
+        let findings = self.facts.findings;
+        let one = &findings[index];
+        let Some(all) = self.rivals.get(&one.subject.at_once()).filter(|_| one.ineffective >= TIRED_AFTER)
+        else {
+            return Vec::new();
+        };
+        let mut before: Vec<usize> =
+            all.iter().copied().filter(|other| findings[*other].ineffective < one.ineffective).collect();
+        before
+            .sort_by_key(|other| (findings[*other].ineffective, Reverse(findings[*other].priority), *other));
+        before
     }
 
     fn decide(&mut self, index: usize) -> Result<Admission, Deferral> {

@@ -22,6 +22,22 @@ pub struct Asked {
     fileserver: Option<String>,
     state: Option<String>,
     limit: Option<i64>,
+    after: Option<i64>,
+}
+
+impl Asked {
+    /// What is meant.
+    pub(super) fn filter(&self) -> Result<BacklogFilter, Problem> {
+        let state = self.state.as_deref().filter(|word| !word.is_empty()).map(str::parse).transpose();
+        let state = state
+            .map_err(|error: crate::model::token::UnknownWord| Problem::bad_request(error.to_string()))?;
+        Ok(BacklogFilter { goal: self.goal.clone(), fileserver: self.fileserver.clone(), state })
+    }
+
+    /// Of a snapshot: the number that it goes on behind.
+    pub(super) fn after(&self) -> i64 {
+        self.after.unwrap_or(0)
+    }
 }
 
 /// `GET /api/v1/backlog?goal=&fileserver=&state=&limit=`
@@ -29,10 +45,7 @@ pub struct Asked {
 /// # Errors
 /// When the state is not one, or the engine fails.
 pub async fn list(State(api): State<Api>, Query(asked): Query<Asked>) -> Answer<BacklogList> {
-    let state = asked.state.filter(|word| !word.is_empty()).map(|word| word.parse()).transpose();
-    let state =
-        state.map_err(|error: crate::model::token::UnknownWord| Problem::bad_request(error.to_string()))?;
-    let filter = BacklogFilter { goal: asked.goal, fileserver: asked.fileserver, state };
+    let filter = asked.filter()?;
     let limit = asked.limit.unwrap_or(USUAL).clamp(1, MOST);
     let mut findings = report::backlog::list(&api.db, &filter, limit + 1).await?;
     let more = i64::try_from(findings.len()).is_ok_and(|count| count > limit);

@@ -1,18 +1,15 @@
-//! Brakes: a person's word that what one saw is right, and findings given another chance.
+//! Brakes: a person's word that what one saw is right.
 
 use super::codes::is_dead;
 use super::fileservers::record;
-use super::problem::{Answer, Problem, did_you_mean};
-use super::shapes::{Approve, Changed, Retry};
+use super::problem::{Answer, Problem, did_you_mean, reason};
+use super::shapes::{Approve, Changed};
 use super::state::Api;
-use crate::database::{brakes, findings, goals};
+use crate::database::{brakes, goals};
 use crate::model::brake::{of_goal, of_removals};
 use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::State;
-
-/// Most findings that one request gives another chance.
-const MOST: i64 = 10_000;
 
 /// `POST /api/v1/brakes/approve`: a goal's brakes, or one brake by its name, let go until their cause is gone; and a
 /// goal that is `GOAL_DEAD` may look at nothing from now on.
@@ -72,28 +69,4 @@ fn nothing_holds(what: &str, holding: &[String]) -> Problem {
         None if holding.is_empty() => problem.hint("none holds now"),
         None => problem.hint(format!("these hold: {}", holding.join(", "))),
     }
-}
-
-fn reason(reason: &str) -> Result<&str, Problem> {
-    let reason = reason.trim();
-    if reason.is_empty() {
-        return Err(Problem::bad_request("it needs a reason: it is kept with who and when".to_owned()));
-    }
-    Ok(reason)
-}
-
-/// `POST /api/v1/backlog/retry`: stuck findings begin anew. What is not named leaves nothing out.
-///
-/// # Errors
-/// When there is no reason, or the engine fails.
-pub async fn retry(State(api): State<Api>, Json(ask): Json<Retry>) -> Answer<Changed> {
-    let reason = reason(&ask.reason)?;
-    let (goal, ids) = (ask.goal.as_deref().unwrap_or_default(), &ask.ids);
-    let stuck = findings::stuck(&api.db, ids, goal, MOST).await?;
-    let many = stuck.len();
-    if ask.dry_run || many == 0 {
-        return Ok(Json(Changed { message: format!("{many} stuck findings match"), changed: false }));
-    }
-    let begun = findings::retry(&api.db, &stuck, "local", reason).await?;
-    Ok(Json(Changed { message: format!("{begun} findings begin anew"), changed: begun > 0 }))
 }

@@ -5,7 +5,7 @@
 
 use super::shapes::{HealthCode, HealthReport};
 use crate::database::drains::Drain;
-use crate::database::report::{BacklogCounts, tally};
+use crate::database::report::{self, BacklogCounts, tally, work};
 use crate::database::{self, Database};
 use crate::model::Millis;
 use crate::model::brake::{BLIND, Brake, START};
@@ -55,8 +55,8 @@ pub struct Facts<'a> {
     pub brakes: &'a [Brake],
     /// Fileservers with copies of repositories that neither a row nor a tombstone knows, and how many.
     pub unknown: &'a [(String, i64)],
-    /// Whether no attempt ended in the last [`STALLED_AFTER`].
-    pub nothing_ended: bool,
+    /// Repairs that could start for [`STALLED_AFTER`] and of which nothing was done or failed meanwhile.
+    pub stalled: &'a [Stalled],
     /// What is wrong with the database, if something is.
     pub sql: Option<&'a str>,
     /// What is wrong with Redis, if it is used and something is.
@@ -65,12 +65,39 @@ pub struct Facts<'a> {
     pub now: Millis,
 }
 
-/// Whether no attempt ended lately.
+/// A repair that could go on and does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stalled {
+    /// Its name.
+    pub repair: String,
+    /// Findings that could start.
+    pub ready: i64,
+    /// Since when.
+    pub since: Millis,
+    /// Its attempts that are queued or running.
+    pub in_flight: i64,
+    /// What most of its findings wait for.
+    pub waits: Option<String>,
+}
+
+/// Repairs that stand still although they could go on. Where none does, that costs one look at what ended lately.
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn nothing_ended(db: &Database, now: Millis) -> database::Result<bool> {
-    Ok(tally::ended_between(db, now - STALLED_AFTER, now + 1).await?.is_empty())
+pub async fn stalled(db: &Database, backlog: &BacklogCounts, now: Millis) -> database::Result<Vec<Stalled>> {
+    let old: Vec<_> = backlog.ready.iter().filter(|(_, _, since)| now - since > STALLED_AFTER).collect();
+    if old.is_empty() {
+        return Ok(Vec::new());
+    }
+    let going_on = tally::going_on(db, now - STALLED_AFTER).await?;
+    let in_flight = work::in_flight(db).await?;
+    let mut stalled = Vec::new();
+    for (repair, ready, since) in old.into_iter().filter(|(repair, ..)| !going_on.contains(repair)) {
+        let in_flight = in_flight.iter().find(|(name, _)| name == repair).map_or(0, |(_, many)| *many);
+        let waits = report::backlog::mostly_waits(db, repair).await?;
+        stalled.push(Stalled { repair: repair.clone(), ready: *ready, since: *since, in_flight, waits });
+    }
+    Ok(stalled)
 }
 
 /// What is raised now, and the level of all of it.
@@ -189,11 +216,26 @@ fn goal_braked(facts: &Facts<'_>) -> Said {
 }
 
 fn backlog_stalled(facts: &Facts<'_>) -> Said {
-    let old = facts.backlog.oldest.is_some_and(|oldest| facts.now - oldest > STALLED_AFTER);
-    let ready = facts.backlog.of(FindingState::Ready);
-    let sentence = format!("{ready} findings could be repaired and nothing ended for ten minutes");
-    (old && facts.nothing_ended && ready > 0)
-        .then(|| (sentence, "see whether a worker runs, and what trued backlog says it waits for".to_owned()))
+    let one = facts.stalled.iter().max_by_key(|one| one.ready)?;
+    let minutes = (facts.now - one.since) / 60_000;
+    let others = match facts.stalled.len() {
+        1 => String::new(),
+        many => format!(", and so do {} more repairs", many - 1),
+    };
+    let what = match (&one.waits, one.in_flight) {
+        (Some(waits), _) => format!("; most wait because {waits}"),
+        (None, 0) => "; nothing of it was started: no controller dispatches".to_owned(),
+        (None, many) => format!("; its {many} attempts do not end"),
+    };
+    let sentence = format!(
+        "{} findings could be repaired by {} for {minutes} minutes and nothing of it ended{what}{others}",
+        one.ready, one.repair,
+    );
+    let hint = match one.in_flight {
+        0 => "trued limits show, then the controllers' logs",
+        _ => "does a worker run? trued attempts says who has what, and since when",
+    };
+    Some((sentence, hint.to_owned()))
 }
 
 fn sql_away(facts: &Facts<'_>) -> Said {
@@ -264,7 +306,7 @@ mod tests {
             drains: &[],
             brakes,
             unknown: &[],
-            nothing_ended: false,
+            stalled: &[],
             sql: None,
             redis: None,
             now: 0,
@@ -289,6 +331,32 @@ mod tests {
         assert_eq!(warn.details[0].hint, "timed out");
         let last = report(&facts(&[goal("last-copies-safe", GoalState::Unmet, 1)], &none, &[]));
         assert_eq!(last.level, "HEALTH_ERR");
+    }
+
+    #[test]
+    fn a_stalled_backlog_names_the_repair_and_the_limit_that_binds_it() {
+        let none = BacklogCounts::default();
+        let waits = Some("repair resync is at its limit of 4 attempts".to_owned());
+        let one = Stalled { repair: "resync".into(), ready: 312, since: 0, in_flight: 4, waits };
+        let said = |stalled: &[Stalled]| {
+            report(&Facts { stalled, now: 14 * 60_000, ..facts(&[], &none, &[]) }).details.remove(0)
+        };
+        let first = said(std::slice::from_ref(&one));
+        assert_eq!(first.code, "BACKLOG_STALLED");
+        assert_eq!(
+            first.sentence,
+            "312 findings could be repaired by resync for 14 minutes and nothing of it ended; most wait because \
+             repair resync is at its limit of 4 attempts"
+        );
+        let idle = Stalled { repair: "verify".into(), ready: 999, in_flight: 0, waits: None, ..one.clone() };
+        let both = said(&[one, idle]);
+        assert!(both.sentence.starts_with("999 findings could be repaired by verify"), "{}", both.sentence);
+        assert!(
+            both.sentence.ends_with("no controller dispatches, and so do 1 more repairs"),
+            "{}",
+            both.sentence
+        );
+        assert!(report(&facts(&[], &none, &[])).codes.is_empty());
     }
 
     #[test]
@@ -322,16 +390,6 @@ mod tests {
             "a copy may take hours"
         );
         assert!(raised(Drain { left: 0, ..drain }, STALLED_AFTER + 1).is_empty());
-    }
-
-    #[test]
-    fn ready_work_that_nothing_is_done_about_is_a_stalled_backlog() {
-        let counts = BacklogCounts { states: vec![(FindingState::Ready, 3)], oldest: Some(0) };
-        let codes =
-            |nothing_ended, now| report(&Facts { nothing_ended, now, ..facts(&[], &counts, &[]) }).codes;
-        assert_eq!(codes(true, STALLED_AFTER + 1), ["BACKLOG_STALLED"]);
-        assert!(codes(false, STALLED_AFTER + 1).is_empty());
-        assert!(codes(true, STALLED_AFTER - 1).is_empty());
     }
 
     #[test]

@@ -113,6 +113,15 @@ pub async fn only_json_changes(request: Request, next: Next) -> Response {
         .into_response()
 }
 
+/// The reason of a change, which it must have.
+pub(super) fn reason(reason: &str) -> Result<&str, Problem> {
+    let reason = reason.trim();
+    if reason.is_empty() {
+        return Err(Problem::bad_request("it needs a reason: it is kept with who and when".to_owned()));
+    }
+    Ok(reason)
+}
+
 /// ` (did you mean "x"?)`, or nothing.
 #[must_use]
 pub fn did_you_mean<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {

@@ -76,11 +76,11 @@ impl Sampler {
         }
         self.metrics.backlog_age(backlog.oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000));
         let brakes = brakes::all(db).await?;
-        let nothing_ended = codes::nothing_ended(db, now).await?;
+        let stalled = codes::stalled(db, &backlog, now).await?;
         let drains = drains::all(db).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
-        let (redis, sql) = (api.redis_away(), api.db.standing().trouble());
         let unknown = inventory::unknown(db).await?;
+        let (redis, sql) = (api.redis_away(), api.db.standing().trouble());
         let facts = Facts {
             goals,
             backlog,
@@ -88,7 +88,7 @@ impl Sampler {
             drains: &drains,
             brakes: &brakes,
             unknown: &unknown,
-            nothing_ended,
+            stalled: &stalled,
             sql: sql.as_deref(),
             redis: redis.as_deref(),
             now,

@@ -5,9 +5,15 @@ mod changes;
 mod drains;
 mod removals;
 
+mod work;
+
 pub use changes::{
     AddFileserver, AddPart, Approve, Changed, Enrolled, FinishImport, ImportCopy, ImportPlan, PlanImport,
-    Retry, SetIntent, SetWanted,
+    SetIntent, SetWanted,
+};
+pub use work::{
+    AttemptList, BacklogIds, CancelAttempt, Chosen, FindingStory, LimitList, LimitRow, Moved, RepairList,
+    RepairRow, SetLimit,
 };
 
 pub use drains::{AskToStop, Blocker, Confirmed, DrainList, DrainRow, DrainShown, Evacuate, MayStop, Named};

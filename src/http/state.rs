@@ -36,6 +36,15 @@ pub struct Hooks {
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
 }
 
+/// The limits as files and configuration write them.
+#[derive(Debug, Clone, Default)]
+pub struct Limited {
+    /// The repairs.
+    pub repairs: Arc<crate::repair::Repairs>,
+    /// Attempts in the whole fleet.
+    pub in_flight: u32,
+}
+
 /// The state of the API. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {
@@ -45,6 +54,8 @@ pub struct Api {
     pub source: Source,
     /// The known repairs and what each takes, for checking goals.
     pub repairs: Arc<Repairs>,
+    /// The limits as files and configuration write them.
+    pub limited: Limited,
     /// All repairs, for what a change of a goal would do.
     pub remedies: Arc<crate::repair::Repairs>,
     /// What the configuration sets over goals' files.

@@ -68,7 +68,7 @@ fn blind(api: &Api, trouble: &str) -> Status {
         drains: &[],
         brakes: &[],
         unknown: &[],
-        nothing_ended: false,
+        stalled: &[],
         sql: Some(trouble),
         redis: redis.as_deref(),
         now: 0,
@@ -94,9 +94,9 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
     let held: BTreeMap<_, _> = brakes::held(&api.db).await?.into_iter().collect();
     let rows = rows(api, &all).await?;
     let drains = drains::all(&api.db).await?;
-    let nothing_ended = codes::nothing_ended(&api.db, now).await?;
-    let redis = api.redis_away();
     let unknown = inventory::unknown(&api.db).await?;
+    let stalled = codes::stalled(&api.db, &counts, now).await?;
+    let redis = api.redis_away();
     let facts = Facts {
         goals: &states,
         backlog: &counts,
@@ -104,7 +104,7 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
         drains: &drains,
         brakes: &brakes,
         unknown: &unknown,
-        nothing_ended,
+        stalled: &stalled,
         sql: trouble,
         redis: redis.as_deref(),
         now,
@@ -235,7 +235,7 @@ mod tests {
     fn the_backlog_counts_waiting_ready_running_held_and_stuck_together() {
         let states: Vec<_> =
             FindingState::ALL.iter().zip([1, 20, 300, 4_000, 50_000]).map(|(s, n)| (*s, n)).collect();
-        let shown = backlog(&BacklogCounts { states, oldest: None }, 0);
+        let shown = backlog(&BacklogCounts { states, ..BacklogCounts::default() }, 0);
         assert_eq!(shown.total, 54_321);
         assert_eq!(shown.waiting + shown.ready + shown.running + shown.held + shown.stuck, shown.total);
     }

@@ -1,7 +1,7 @@
 //! The API against a scratch database, as the commands ask it.
 
 use super::shapes::{FinishImport, ImportPlan};
-use super::{Api, Hooks, router};
+use super::{Api, Hooks, Limited, router};
 use crate::database::goals::Declared;
 use crate::database::scratch::Scratch;
 use crate::database::{fileservers, goals, parts};
@@ -18,6 +18,8 @@ use ed25519_dalek::SigningKey;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tower::ServiceExt as _;
+
+mod work;
 
 const FLEET: &str = "fleet";
 
@@ -40,6 +42,7 @@ fn fixture_on(scratch: Scratch) -> Fixture {
         db: scratch.database().clone(),
         source: Source::new(scratch.url()).unwrap(),
         repairs: Arc::default(),
+        limited: Limited { repairs: Arc::new(crate::repair::library::shipped().unwrap()), in_flight: 2_000 },
         remedies: Arc::new(crate::repair::library::shipped().unwrap()),
         configured: Arc::default(),
         hooks: Hooks {

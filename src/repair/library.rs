@@ -128,7 +128,11 @@ fn readable_by_all(file: &std::fs::File) -> std::io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(0o644))
 }
 
-fn files_of(directory: &Path) -> Result<Vec<PathBuf>, LibraryError> {
+/// The repair files of a directory, by name.
+///
+/// # Errors
+/// When it cannot be read, or holds too many.
+pub fn files_of(directory: &Path) -> Result<Vec<PathBuf>, LibraryError> {
     let failed = |source| LibraryError::Read { path: directory.to_owned(), source };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
@@ -146,7 +150,11 @@ fn files_of(directory: &Path) -> Result<Vec<PathBuf>, LibraryError> {
     Ok(paths)
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
+/// The text of one repair file.
+///
+/// # Errors
+/// When it cannot be read, is no file, or is longer than anybody writes by hand.
+pub fn read(path: &Path) -> std::io::Result<String> {
     let file = std::fs::File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));

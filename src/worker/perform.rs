@@ -73,7 +73,12 @@ impl Worker {
             chance: &self.chance,
             ask: Box::new(move |text| {
                 async move {
-                    attempts::renew(&self.database, attempt.id, attempt.epoch, length, text.as_deref()).await
+                    let (db, id, epoch) = (&self.database, attempt.id, attempt.epoch);
+                    let ours = attempts::renew(db, id, epoch, length, text.as_deref()).await?;
+                    if ours && attempt.plan.write_lock {
+                        attempts::renew_write_lock(db, id, epoch, length).await?;
+                    }
+                    Ok(ours)
                 }
                 .boxed()
             }),

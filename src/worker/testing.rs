@@ -204,7 +204,7 @@ impl Fleet {
         let mut repair = repair(Step::Exec);
         repair.exec = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
         self.repairs.by_name.insert(repair.name.clone(), Arc::new(repair));
-        let finding = self.open("a-goal", Subject::Key("backup".into()), "tell").await;
+        let finding = self.open("a-key-goal", Subject::Key("backup".into()), "tell").await;
         let plan = Plan {
             step: Step::Exec,
             repository_id: None,

@@ -8,6 +8,9 @@ use crate::database::{attempts, fileservers, findings, repositories};
 use crate::model::attempt::{AttemptState, Step};
 use crate::model::fleet::{Health, ReplicaState};
 use crate::model::wire::RefusalCode;
+use crate::repair::plan::plan;
+use crate::repair::testing::{about_replica, repair};
+use crate::repair::view::{FleetView, RepositoryView};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,7 +62,7 @@ async fn a_program_gets_its_finding_and_its_last_line_is_the_result(scratch) {
     let told: serde_json::Value = serde_json::from_str(&message).unwrap();
     assert_eq!(outcome, "succeeded");
     assert_eq!(told["subject"], serde_json::json!({ "kind": "key", "key": "backup" }));
-    assert_eq!((&told["goal"], &told["repair"], &told["reason"]), (&"a-goal".into(), &"tell".into(), &"it is late".into()));
+    assert_eq!((&told["goal"], &told["repair"], &told["reason"]), (&"a-key-goal".into(), &"tell".into(), &"it is late".into()));
     assert_eq!((&told["evidence"]["size"], &told["attempt"]["number"]), (&7.into(), &1.into()));
     assert_eq!(told["deadline_seconds"], 60);
 }
@@ -194,6 +197,38 @@ async fn a_finding_that_no_longer_holds_costs_no_agent_call(scratch) {
     fleet.admit(Step::Resync, Some(1), 3).await;
     assert_eq!(fleet.end().await.0, "stale");
     assert_eq!(fleet.calls(), Vec::<String>::new());
+}
+
+// Metadata that names a copy that is gone: every repair failed, and was scheduled again for ever.
+async fn a_copy_that_is_gone_costs_one_failed_attempt_and_the_next_uses_another_source(scratch) {
+    let mut fleet = fleet(scratch, 4, 3).await;
+    let gone = ("fs-1".to_owned(), fleet.repository.id);
+    fleet.disks.lock().unwrap().copies.remove(&gone);
+    fleet.put(3, Some(sum(9)));
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    assert_eq!(fleet.end().await.0, "failed");
+    let flagged = "SELECT count(*) FROM inventory WHERE fileserver_id = 1";
+    assert_eq!(fleet.number(flagged).await, 1, "the source is to be verified");
+    fleet.admit(Step::Verify, None, 1).await;
+    assert_eq!(fleet.end().await.0, "succeeded");
+    assert!(!fleet.replica(1).await.unwrap().in_sync, "the record is corrected");
+    let db = fleet.db();
+    let view = RepositoryView {
+        repository: repositories::by_ids(db, &[fleet.repository.id]).await.unwrap().remove(0),
+        replicas: repositories::replicas_of(db, &[fleet.repository.id]).await.unwrap(),
+    };
+    let all = fileservers::all(db).await.unwrap();
+    let view = FleetView {
+        fileservers: all.into_iter().map(|one| (one.id, one)).collect(),
+        repositories: [(fleet.repository.id, view)].into(),
+        ..FleetView::default()
+    };
+    let finding = about_replica(1, Step::Resync, fleet.repository.id.0, fleet.ids[2].0);
+    let planned = plan(&finding, &repair(Step::Resync), &view, 1).unwrap();
+    assert_eq!(planned.source_id, Some(fleet.ids[1]));
+    fleet.admit(Step::Resync, Some(2), 3).await;
+    assert_eq!(fleet.end().await.0, "succeeded");
+    assert!(fleet.replica(3).await.unwrap().in_sync);
 }
 
 async fn a_source_that_is_no_longer_good_is_blamed_and_nothing_is_copied_from_it(scratch) {

@@ -149,12 +149,12 @@ fn two_are_emptied_at_once_while_clones_run_and_it_ends_only_when_nothing_runs_t
 
     let mut watch = beside(&up, &["fileserver", "evacuate", &first, &second, "--watch", "--timeout", "180s"]);
     let clones = up.directory.path().join("clones");
-    let mut reads = 0;
+    let mut whole = 0;
     until("both are empty", secs(150), || {
         // A clone from whoever holds it now; a copy may go between the question and the clone.
         if let Some(copy) = up.copies("r1").into_iter().find(|copy| copy.state != "creating") {
-            let place = clones.join(reads.to_string());
-            reads += usize::from(reader(&up, "r1", &copy.fileserver).clone_to(&place).status.success());
+            let place = clones.join(whole.to_string());
+            whole += usize::from(reader(&up, "r1", &copy.fileserver).clone_to(&place).status.success());
         }
         for name in (0..REPOSITORIES).map(|n| format!("r{n}")).chain(["heavy".to_owned()]) {
             let good =
@@ -164,7 +164,7 @@ fn two_are_emptied_at_once_while_clones_run_and_it_ends_only_when_nothing_runs_t
         let left = holds(&up, &first) + holds(&up, &second);
         if left == 0 { Ok(()) } else { Err(format!("{left} left\n{}", watch.said())) }
     });
-    assert!(reads > 0, "clones went on");
+    assert!(whole > 0, "clones went on");
     watch.hears(&format!("{first}  evacuating (1 process)"), secs(30));
     assert!(up.done(&["status"]).contains("evacuating") || up.run(&["status"]).status.code() == Some(3));
     drop(held);

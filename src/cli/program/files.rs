@@ -58,6 +58,19 @@ pub fn repairs(global: &Global) -> anyhow::Result<Repairs> {
     directory(&layers, &config).repairs()
 }
 
+/// The repair files that the configuration names; none where the program's own are used.
+///
+/// # Errors
+/// When the configuration is wrong, or the directory cannot be read.
+pub fn repair_files(global: &Global) -> anyhow::Result<Vec<PathBuf>> {
+    let (layers, config) = settings::with_flags(global, &[])?;
+    Ok(directory(&layers, &config)
+        .repairs
+        .map(|path| repair::library::files_of(&path))
+        .transpose()?
+        .unwrap_or_default())
+}
+
 /// What goals must know of repairs.
 #[must_use]
 pub fn subjects(repairs: &Repairs) -> library::Repairs {

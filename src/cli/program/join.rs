@@ -13,7 +13,7 @@ use crate::database::{Database, parts};
 use crate::fleet::Agents;
 use crate::goal::session::Source;
 use crate::goal::setting::Setting;
-use crate::http::{self, Api, Hooks};
+use crate::http::{self, Api, Hooks, Limited};
 use crate::model::chance::Chance;
 use crate::model::fleet::Fileserver;
 use crate::model::grant::{Action, End, Enrolment, Grant};
@@ -273,6 +273,10 @@ impl Base {
             db: self.db.clone(),
             source: self.source.clone(),
             repairs: Arc::new(subjects(&self.repairs)),
+            limited: Limited {
+                repairs: Arc::clone(&self.repairs),
+                in_flight: self.config.dispatch.in_flight,
+            },
             remedies: Arc::clone(&self.repairs),
             configured: Arc::clone(&self.configured),
             hooks: Hooks {

@@ -1,7 +1,7 @@
 //! How attempts end: into history, with their finding moved on in the same transaction.
 //!
 //! An attempt that has no finding any more (an evaluation closed it) ends all the same.
-use super::success;
+use super::{success, write_lock};
 use crate::database::rows::{self, AttemptRow};
 use crate::database::transaction::{Tx, retrying, within};
 use crate::database::values::{Ids, Words};
@@ -21,7 +21,7 @@ const MAKE_WAY_MS: Millis = 60_000;
 const CLOSED_GRACE_MS: Millis = 30_000;
 
 /// What a finding becomes when its attempt ends.
-struct Next {
+pub(super) struct Next {
     state: FindingState,
     deferral: Option<Deferral>,
     wait: Millis,
@@ -38,6 +38,11 @@ impl Next {
             (FindingState::Ready, None)
         };
         Self { state, deferral, wait, failed: false, repaired: false }
+    }
+
+    /// Waiting for a while, with a reason; what it was does not count as a try.
+    pub(super) const fn waiting(deferral: Deferral, wait: Millis) -> Self {
+        Self { state: FindingState::Waiting, deferral: Some(deferral), wait, failed: false, repaired: false }
     }
 
     const fn after(state: AttemptState, backoff: Millis, until: Millis) -> Self {
@@ -115,13 +120,13 @@ async fn try_finish(
     Ok(true)
 }
 
-async fn now(tx: &mut Tx) -> Result<Millis> {
+pub(super) async fn now(tx: &mut Tx) -> Result<Millis> {
     within!(tx, c => sqlx::query_scalar("/* attempts::now */ SELECT now FROM clock").fetch_one(c).await)
         .doing("reading the database's clock")
 }
 
 /// Ends attempts that this transaction has locked: findings move on, rows go to history.
-async fn end(
+pub(super) async fn end(
     tx: &mut Tx,
     ids: &Ids,
     outcome: AttemptState,
@@ -131,7 +136,11 @@ async fn end(
     now: Millis,
 ) -> Result<()> {
     let doing = "ending attempts";
+    if ids.0.is_empty() {
+        return Ok(());
+    }
     move_findings(tx, ids, next, now).await?;
+    write_lock::release(tx, ids).await?;
     let text = tx.engine().text(
         "/* attempts::keep, sqlite */ INSERT INTO attempt_history (id, finding_id, goal, subject, repository_id, \
                 repair, step, number, outcome, plan, source_id, destination_id, bytes, epoch, worker, queued_at, \

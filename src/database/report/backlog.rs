@@ -12,6 +12,8 @@ pub struct BacklogCounts {
     pub states: Vec<(FindingState, i64)>,
     /// When the oldest was opened.
     pub oldest: Option<Millis>,
+    /// What could start now, by repair: how many, and since when the first of them could.
+    pub ready: Vec<(String, i64, Millis)>,
 }
 
 impl BacklogCounts {
@@ -79,17 +81,66 @@ pub struct BacklogRow {
 /// # Errors
 /// When the engine fails, or a state is a word of a newer program.
 pub async fn counts(db: &Database) -> Result<BacklogCounts> {
-    let rows: Vec<(String, i64, Option<i64>)> = on!(db, p => sqlx::query_as(
+    let rows: Vec<(String, String, i64, i64, i64)> = on!(db, p => sqlx::query_as(
         "/* report::backlog::counts */
-         SELECT state, count(*), min(opened_at) FROM findings WHERE repair IS NOT NULL GROUP BY state",
+         SELECT state, repair, count(*), min(opened_at), min(next_at) FROM findings WHERE repair IS NOT NULL
+          GROUP BY state, repair ORDER BY state, repair",
     )
     .fetch_all(p)
     .await)
     .map_err(|source| DatabaseError::Sql { doing: "counting the backlog", source })?;
-    let oldest = rows.iter().filter_map(|(_, _, oldest)| *oldest).min();
-    let states =
-        rows.into_iter().map(|(state, count, _)| Ok((word(&state)?, count))).collect::<Result<_>>()?;
-    Ok(BacklogCounts { states, oldest })
+    let mut counts = BacklogCounts { oldest: rows.iter().map(|row| row.3).min(), ..BacklogCounts::default() };
+    for (state, repair, many, _, since) in rows {
+        let state: FindingState = word(&state)?;
+        match counts.states.iter_mut().find(|(one, _)| *one == state) {
+            Some((_, count)) => *count += many,
+            None => counts.states.push((state, many)),
+        }
+        if state == FindingState::Ready {
+            counts.ready.push((repair, many, since));
+        }
+    }
+    Ok(counts)
+}
+
+/// Numbers of open findings that a filter matches, ascending, after one, at most `limit`: what a verb acts on.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn ids(db: &Database, filter: &BacklogFilter, after: i64, limit: i64) -> Result<Vec<i64>> {
+    on!(db, p => sqlx::query_scalar(
+        "/* report::backlog::ids */
+         SELECT n.id FROM findings n LEFT JOIN fileservers f ON f.id = n.fileserver_id
+          WHERE n.id > $5 AND n.repair IS NOT NULL AND ($1 = '' OR n.goal = $1) AND ($2 = '' OR f.name = $2)
+            AND ($3 = '' OR n.state = $3)
+          ORDER BY n.id LIMIT $4",
+    )
+    .bind(filter.goal.as_deref().unwrap_or_default())
+    .bind(filter.fileserver.as_deref().unwrap_or_default())
+    .bind(filter.state.map_or("", FindingState::as_str))
+    .bind(limit)
+    .bind(after)
+    .fetch_all(p)
+    .await)
+    .map_err(|source| DatabaseError::Sql { doing: "choosing findings", source })
+}
+
+/// What most ready findings of a repair wait for, in words, among a thousand of them; none: nothing was decided yet.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn mostly_waits(db: &Database, repair: &str) -> Result<Option<String>> {
+    let most: Option<(Option<String>, i64)> = on!(db, p => sqlx::query_as(
+        "/* report::backlog::mostly_waits */
+         SELECT s.why, count(*) AS many FROM (SELECT CAST(deferral AS TEXT) AS why FROM findings
+                  WHERE state = 'ready' AND repair = $1 AND deferral IS NOT NULL LIMIT 1000) s
+          GROUP BY s.why ORDER BY many DESC LIMIT 1",
+    )
+    .bind(repair)
+    .fetch_optional(p)
+    .await)
+    .map_err(|source| DatabaseError::Sql { doing: "reading what the backlog waits for", source })?;
+    Ok(most.and_then(|(why, _)| why).map(|text| waits(&text)))
 }
 
 /// Open findings with a repair, most urgent first, after a place in that order, at most `limit`.

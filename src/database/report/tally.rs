@@ -60,6 +60,22 @@ pub async fn evaluations_after(db: &Database, id: i64) -> Result<Vec<EvaluationT
     .map_err(|source| DatabaseError::Sql { doing: "counting evaluations", source })
 }
 
+/// Repairs of which an attempt was done or failed since a moment: those that go on.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn going_on(db: &Database, since: Millis) -> Result<Vec<String>> {
+    on!(db, p => sqlx::query_scalar(
+        "/* report::tally::going_on */
+         SELECT DISTINCT repair FROM attempt_history
+          WHERE finished_at >= $1 AND outcome IN ('succeeded', 'failed') ORDER BY repair",
+    )
+    .bind(since)
+    .fetch_all(p)
+    .await)
+    .map_err(|source| DatabaseError::Sql { doing: "reading which repairs go on", source })
+}
+
 /// Attempts that ended from one moment up to before another, by repair and outcome.
 ///
 /// # Errors

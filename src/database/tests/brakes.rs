@@ -1,8 +1,7 @@
 //! Brakes in the merge, their release, and findings that must last before they start.
 
 use super::{
-    evaluate, fileservers, goal, make, merge, next_moment, number, on_each_engine, repository,
-    repository_rows,
+    fileservers, goal, make, merge, next_moment, number, on_each_engine, repository, repository_rows,
 };
 use crate::database::brakes;
 use crate::database::findings::{self, BrakeAt, MergeInto};
@@ -88,17 +87,5 @@ on_each_engine! {
         merge(db, lasting(next_moment(db).await), &repository_rows(1..=2)).await;
         assert_eq!(number(db, "SELECT count(*) FROM findings WHERE state = 'ready'").await, 1);
         assert_eq!(number(db, "SELECT ripe_at FROM findings WHERE repository_id = 2").await, 6);
-    }
-
-    async fn a_stuck_finding_begins_anew_by_a_persons_word(db) {
-        evaluate(db, "a", &repository_rows(1..=3)).await;
-        make(db, "UPDATE findings SET state = 'stuck', ineffective = 12 WHERE repository_id < 3").await;
-        let stuck = findings::stuck(db, &[], "a", 100).await.expect("stuck");
-        assert_eq!(stuck.len(), 2);
-        assert_eq!(findings::stuck(db, &[stuck[0].0], "", 100).await.expect("stuck"), stuck[..1]);
-        assert_eq!(findings::retry(db, &stuck, "local", "mended").await.expect("begun"), 2);
-        assert_eq!(number(db, "SELECT count(*) FROM audit WHERE what = 'backlog.retry'").await, 1);
-        assert_eq!(findings::promote_due(db, 100).await.expect("promoted"), 2);
-        assert_eq!(number(db, "SELECT count(*) FROM findings WHERE ineffective = 0").await, 3);
     }
 }

@@ -7,6 +7,7 @@ use crate::repair::testing::{about_replica, attempt, finding, fleet, repair, rep
 use proptest::prelude::*;
 use std::sync::Arc;
 
+mod fleets;
 mod laws;
 
 fn repairs(change: impl Fn(&mut Repair)) -> Repairs {
@@ -258,6 +259,36 @@ fn a_verification_yields_to_a_more_urgent_repair_of_its_repository_only_if_that_
     assert!(world.told(1).starts_with("replicas-suffice repository:1: attempt 901"));
     world.fleet.fileservers.get_mut(&FileserverId(3)).unwrap().health = Health::Offline;
     assert!(world.told(1).starts_with("replicas-suffice repository:1: no fileserver may take"));
+}
+
+// Two diagnoses of one subject: the useless one won for ever, elsewhere.
+#[test]
+fn after_three_attempts_without_effect_the_subjects_other_finding_gets_its_turn() {
+    let mut useless = about_replica(1, Step::Resync, 1, 1);
+    (useless.priority, useless.ineffective) = (900, 2);
+    let other = wants_copy(2, 1);
+    let mut world = World::new(4, 4).with(1, &[1, 2]).stale(1, 1).finds(useless).finds(other);
+    assert!(world.told(1).starts_with("replicas-match replica:1:1: resync on fs-01"), "{}", world.told(1));
+    world.findings[0].ineffective = 3;
+    let told = world.told(1);
+    assert!(told.starts_with("replicas-suffice repository:1: replicate on"), "{told}");
+    assert!(
+        told.contains("replicas-match replica:1:1: another attempt works on this repository"),
+        "both are shown"
+    );
+    world.findings[1].ineffective = 3;
+    assert!(
+        world.told(1).starts_with("replicas-match replica:1:1: resync on fs-01"),
+        "equally tired: by priority"
+    );
+    world.findings[1].ineffective = 0;
+    world.fleet.repositories.get_mut(&RepositoryId(1)).unwrap().repository.bytes = 5_000;
+    let told = world.told(1);
+    assert!(told.contains("replicas-suffice repository:1: needs 5000 bytes"), "{told}");
+    assert!(
+        told.contains("replicas-match replica:1:1: resync on fs-01"),
+        "the other cannot start, so this one does"
+    );
 }
 
 #[test]

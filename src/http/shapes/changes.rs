@@ -100,23 +100,6 @@ pub struct Approve {
     pub dry_run: bool,
 }
 
-/// Begins stuck findings anew.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Retry {
-    /// Findings by number; none named: all.
-    #[serde(default)]
-    pub ids: Vec<i64>,
-    /// Of this goal.
-    #[serde(default)]
-    pub goal: Option<String>,
-    /// Why; demanded.
-    pub reason: String,
-    /// Only say what would be done.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
 /// What a change did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {

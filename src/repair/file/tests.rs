@@ -40,9 +40,9 @@ fn every_refusal_names_line_key_and_what_is_allowed() {
     repairs/re-replicate.toml:8: in_flight: 0 is not within 1 to 100000
     repairs/re-replicate.toml:8: in_flight: 100001 is not within 1 to 100000
     repairs/re-replicate.toml:8: in_flight: invalid type: string "400", expected i64
-    repairs/re-replicate.toml:8: unknown field `in_fligth`, expected one of `in_flight`, `per_fileserver`, `per_rack`, `starts_per_minute`, `bytes_per_second`
+    repairs/re-replicate.toml:8: unknown field `in_fligth`, expected one of `in_flight`, `per_fileserver`, `per_rack`, `starts_per_minute`, `bytes_per_second`; did you mean in_flight?
     repairs/re-replicate.toml:7: missing field `per_rack`
-    repairs/re-replicate.toml:5: step: step "replicat" is not one of: resync, replicate, move, verify, scrub, repack, resume, remove, purge, exec
+    repairs/re-replicate.toml:5: step: step "replicat" is not one of: resync, replicate, move, verify, scrub, repack, resume, remove, purge, exec; did you mean replicate?
     repairs/re-replicate.toml:4: subject: step replicate is done to a repository, not to a replica
     repairs/re-replicate.toml:12: bytes_per_second: "100MB" is not a size like "512KiB", "100MiB" or "0" (units: B, KiB, MiB, GiB, TiB)
     repairs/re-replicate.toml:12: bytes_per_second: "1B" is neither "0" (no bound) nor within 64KiB to 1TiB
@@ -88,7 +88,7 @@ fn a_program_may_be_done_to_anything_and_stands_instead_of_a_step() {
 
 #[test]
 fn a_name_that_could_not_stand_in_sql_or_a_metric_is_refused() {
-    for name in ["", "Re", "1st", "a_b", "a b", "../x", "-a"] {
+    for name in ["fleet", "", "Re", "1st", "a_b", "a b", "../x", "-a"] {
         assert!(Repair::parse(name, "f", GOOD).is_err(), "{name:?} must be refused");
     }
 }

@@ -3,6 +3,8 @@
 use super::{Deadline, FileError, Repair, Retry, Throttle, subject_of};
 use crate::model::Millis;
 use crate::model::attempt::Step;
+use crate::model::goal::SubjectKind;
+use crate::repair::limits::{Key, RATES};
 use crate::repair::units;
 use serde::Deserialize;
 use std::ops::{Range, RangeInclusive};
@@ -74,14 +76,18 @@ impl Source<'_> {
         let found = self.error(error.span(), "");
         let line = self.text.lines().nth(found.line - 1).unwrap_or_default();
         let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !message.contains(*key));
-        FileError { message: key.map_or_else(|| message.clone(), |key| format!("{key}: {message}")), ..found }
+        let message = key.map_or_else(|| message.clone(), |key| format!("{key}: {message}"));
+        FileError { message: meant(&message), ..found }
     }
 
     fn word<T: FromStr>(&self, key: &str, value: &Spanned<String>) -> Result<T, FileError>
     where
         T::Err: std::fmt::Display,
     {
-        value.get_ref().parse().map_err(|error| self.error(Some(value.span()), format!("{key}: {error}")))
+        value.get_ref().parse().map_err(|error| {
+            let known = ALL_WORDS.iter().copied();
+            self.error(Some(value.span()), format!("{key}: {error}{}", near(value.get_ref(), known)))
+        })
     }
 
     fn number<T: TryFrom<i64>>(
@@ -101,6 +107,11 @@ impl Source<'_> {
         T::try_from(number).map_err(|_| refused())
     }
 
+    /// A limit: what a file may say, a person may set at run time.
+    fn limit(&self, key: &str, value: &Spanned<i64>) -> Result<u32, FileError> {
+        self.number(key, value, Key::bounds_of(key))
+    }
+
     fn duration(
         &self,
         key: &str,
@@ -115,6 +126,39 @@ impl Source<'_> {
         }
         let (from, to) = (units::show_duration(*bounds.start()), units::show_duration(*bounds.end()));
         Err(self.error(at, format!("{key}: {:?} is not within {from} to {to}", value.get_ref())))
+    }
+}
+
+/// Every word that a step or a subject may be.
+const ALL_WORDS: [&str; Step::ALL.len() + SubjectKind::ALL.len()] = {
+    let mut words = [""; Step::ALL.len() + SubjectKind::ALL.len()];
+    let mut at = 0;
+    while at < words.len() {
+        words[at] = if at < Step::ALL.len() {
+            Step::ALL[at].as_str()
+        } else {
+            SubjectKind::ALL[at - Step::ALL.len()].as_str()
+        };
+        at += 1;
+    }
+    words
+};
+
+/// `; did you mean x?`, or nothing.
+fn near<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+    known
+        .map(|word| (strsim::jaro_winkler(unknown, word), word))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter(|(likeness, _)| *likeness > 0.85)
+        .map_or_else(String::new, |(_, word)| format!("; did you mean {word}?"))
+}
+
+/// The TOML reader lists what it knows; which of it was meant stands at the end.
+fn meant(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    match quoted.next() {
+        Some(unknown) if message.contains("unknown field") => format!("{message}{}", near(unknown, quoted)),
+        _ => message.to_owned(),
     }
 }
 
@@ -142,6 +186,9 @@ pub(super) fn parse(name: &str, file: &str, text: &str) -> Result<Repair, FileEr
 
 fn check_name(name: &str) -> Result<(), String> {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name == "fleet" {
+        return Err("the file's name \"fleet\" is taken by the fleet's own limits".to_owned());
+    }
     let starts = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
     if starts && name.len() <= 64 && name.bytes().all(lower) {
         return Ok(());
@@ -205,8 +252,7 @@ fn throttle(source: &Source<'_>, raw: &RawThrottle) -> Result<Throttle, FileErro
     let rate = &raw.bytes_per_second;
     let bytes_per_second = units::size(rate.get_ref())
         .map_err(|error| source.error(Some(rate.span()), format!("bytes_per_second: {error}")))?;
-    // Below 64 KiB a copy of a middling repository would take weeks and look dead.
-    if bytes_per_second != 0 && !((64 << 10)..=(1 << 40)).contains(&bytes_per_second) {
+    if bytes_per_second != 0 && !RATES.contains(&bytes_per_second) {
         let message = format!(
             "bytes_per_second: {:?} is neither \"0\" (no bound) nor within 64KiB to 1TiB",
             rate.get_ref()
@@ -214,10 +260,10 @@ fn throttle(source: &Source<'_>, raw: &RawThrottle) -> Result<Throttle, FileErro
         return Err(source.error(Some(rate.span()), message));
     }
     Ok(Throttle {
-        in_flight: source.number("in_flight", &raw.in_flight, 1..=100_000)?,
-        per_fileserver: source.number("per_fileserver", &raw.per_fileserver, 1..=1_000)?,
-        per_rack: source.number("per_rack", &raw.per_rack, 1..=10_000)?,
-        starts_per_minute: source.number("starts_per_minute", &raw.starts_per_minute, 1..=1_000_000)?,
+        in_flight: source.limit("in_flight", &raw.in_flight)?,
+        per_fileserver: source.limit("per_fileserver", &raw.per_fileserver)?,
+        per_rack: source.limit("per_rack", &raw.per_rack)?,
+        starts_per_minute: source.limit("starts_per_minute", &raw.starts_per_minute)?,
         bytes_per_second,
     })
 }

@@ -128,8 +128,8 @@ impl Fleet {
 
     fn part(&self, role: &str, enrolment: &str) -> Command {
         let mut command = trued();
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("TRUED_TEST_POINTS", self.points());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("--config").arg(&self.settings).arg(role);
         command
             .args(["--database-url", &self.database_url, "--enrolment"])

@@ -145,7 +145,7 @@ async fn close(tx: &mut Tx, into: &MergeInto, now: Millis) -> Result<i64> {
 /// what was tried says nothing about the new one.
 async fn change(tx: &mut Tx, into: &MergeInto) -> Result<i64> {
     let changed = within!(tx, c => sqlx::query(
-        "/* findings::change */ UPDATE findings AS f SET priority = i.priority, reason = i.reason, hints = i.hints, \
+        "/* findings::change */ UPDATE findings AS f SET priority = COALESCE(f.bumped, i.priority), reason = i.reason, hints = i.hints, \
            evidence = i.evidence, lane = i.lane, repair = CAST($2 AS TEXT), \
            state = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) OR f.state = 'running' THEN f.state \
                         WHEN CAST($2 AS TEXT) IS NULL OR f.ripe_at IS NOT NULL THEN 'waiting' ELSE 'ready' END, \
@@ -155,7 +155,7 @@ async fn change(tx: &mut Tx, into: &MergeInto) -> Result<i64> {
            tries = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) THEN f.tries ELSE 0 END, \
            ineffective = CASE WHEN f.repair IS NOT DISTINCT FROM CAST($2 AS TEXT) THEN f.ineffective ELSE 0 END \
           FROM incoming AS i WHERE f.goal = $1 AND f.subject = i.subject \
-           AND (f.priority <> i.priority OR f.reason IS DISTINCT FROM i.reason OR f.hints <> i.hints \
+           AND (f.priority <> COALESCE(f.bumped, i.priority) OR f.reason IS DISTINCT FROM i.reason OR f.hints <> i.hints \
              OR f.evidence <> i.evidence OR f.lane <> i.lane OR f.repair IS DISTINCT FROM CAST($2 AS TEXT))",
     )
     .bind(&into.goal).bind(&into.repair).persistent(false)

@@ -58,7 +58,7 @@ fn finding_of(world: &World, id: i64, row: (i64, usize, usize, i32, i64)) -> Opt
 }
 
 /// Counted anew from plain attempts, apart from the code: no limit is exceeded.
-fn check_limits(world: &World) -> Result<(), TestCaseError> {
+pub(super) fn check_limits(world: &World) -> Result<(), TestCaseError> {
     for last in [false, true] {
         let pool: Vec<_> = world.running.iter().filter(|one| (one.lane == Lane::Last) == last).collect();
         prop_assert!(pool.len() <= world.fleet_in_flight as usize, "fleet");
@@ -88,7 +88,7 @@ fn check_ends(world: &World, repair: &Repair, attempts: &[&Attempt]) -> Result<(
 }
 
 /// Whatever else is on its way, copies that are new do not fill a disk beyond its limit.
-fn check_space(world: &World) -> Result<(), TestCaseError> {
+pub(super) fn check_space(world: &World) -> Result<(), TestCaseError> {
     for one in world.fleet.fileservers.values() {
         let new = |at: &&Attempt| at.plan.step.begins_copy() && at.plan.destination_id == Some(one.id);
         let arriving: i64 = world.running.iter().filter(new).map(|at| at.plan.bytes).sum();
