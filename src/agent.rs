@@ -26,6 +26,7 @@ pub(crate) mod testing;
 mod upload_pack;
 
 pub use inventory::sweep::SweepSettings;
+pub(crate) use root::lock_alone;
 
 use crate::model::Millis;
 use crate::model::grant::{Enrolment, Role};

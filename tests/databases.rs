@@ -44,16 +44,15 @@ async fn forges() -> Vec<(Source, Scratch)> {
     for forge in forges {
         let table = "CREATE TABLE projects (path TEXT, bytes BIGINT, archived BOOLEAN)";
         let rows = "INSERT INTO projects (path, bytes, archived) VALUES ('a/one', 5, FALSE), ('a/two', 50, FALSE), ('b', 1, TRUE)";
-        let view = "DROP VIEW clock";
         if forge.url().starts_with("sqlite:") {
             let url = forge.url().replace("sqlite:", "sqlite://");
             let mut connection = SqliteConnection::connect(&url).await.unwrap();
-            for text in [table, rows, view] {
+            for text in [table, rows, "DROP VIEW clock"] {
                 sqlx::query(text).execute(&mut connection).await.unwrap();
             }
         } else {
             let mut connection = PgConnection::connect(forge.url()).await.unwrap();
-            for text in [table, rows, view] {
+            for text in [table, rows, "DROP VIEW clock CASCADE"] {
                 sqlx::query(text).execute(&mut connection).await.unwrap();
             }
         }

@@ -119,15 +119,25 @@ fn holds_something(layout: &Layout) -> Result<bool, AgentError> {
 fn lock(layout: &Layout) -> Result<File, AgentError> {
     let path = layout.root_lock();
     let file = open_lock(&path).map_err(AgentError::io(format!("opening {}", path.display())))?;
+    match lock_alone(&file).map_err(AgentError::io(format!("locking {}", path.display())))? {
+        true => Ok(file),
+        false => Err(AgentError::RootInUse { root: layout.root().to_owned() }),
+    }
+}
+
+/// Locks a file that nobody else may have locked, for as long as it is open. `false`: somebody has, and still has
+/// after [`HANDOVER`].
+///
+/// # Errors
+/// When the file cannot be locked at all.
+pub(crate) fn lock_alone(file: &File) -> io::Result<bool> {
     let deadline = Instant::now() + HANDOVER;
     loop {
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
+        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOOK_AGAIN),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(AgentError::RootInUse { root: layout.root().to_owned() });
-            }
-            Err(error) => return Err(AgentError::io(format!("locking {}", path.display()))(error.into())),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -67,6 +67,19 @@ pub async fn add(db: &Database, name: &str, rack: &str, url: &str, part: &Part) 
     Ok(id)
 }
 
+/// Has a fileserver that answers now count, as if its inventory had been compared.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn count(db: &Database, id: FileserverId) -> Result<()> {
+    on_writer!(db, p => sqlx::query(
+        "/* fileservers::count */ UPDATE fileservers SET health = 'online', counts = TRUE, \
+           health_since = (SELECT now FROM clock) WHERE id = $1",
+    )
+    .bind(id).execute(p).await.map(drop))
+    .doing("having a fileserver count")
+}
+
 /// Changes the address of a fileserver's agent.
 ///
 /// # Errors

@@ -135,11 +135,11 @@ pub async fn heads(db: &Database, lanes: &[Lane], by_priority: i64, oldest: i64)
         "/* findings::heads, postgres */ SELECT id, goal, subject, repair, lane, priority, reason, hints, evidence, \
                 opened_at, opened_evaluation, state, deferral, tries, ineffective, next_at \
            FROM findings WHERE id = ANY (ARRAY( \
-             SELECT f.id FROM unnest($1) AS l (lane) CROSS JOIN LATERAL \
+             SELECT f.id FROM unnest($1::BIGINT[]) AS l (lane) CROSS JOIN LATERAL \
                     (SELECT u.id FROM findings u WHERE u.state = 'ready' AND u.lane = l.lane \
                       ORDER BY u.priority DESC, u.id LIMIT $2) f \
              UNION \
-             SELECT f.id FROM unnest($1) AS l (lane) CROSS JOIN LATERAL \
+             SELECT f.id FROM unnest($1::BIGINT[]) AS l (lane) CROSS JOIN LATERAL \
                     (SELECT o.id FROM findings o WHERE o.state = 'ready' AND o.lane = l.lane \
                       ORDER BY o.id LIMIT $3) f))",
     );

@@ -9,6 +9,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trued::model::grant::{Action, End, Enrolment, GRANT_HEADER, Grant};
 use trued::model::id::RepositoryId;
@@ -70,8 +72,9 @@ impl Reader {
             .expect("git runs")
     }
 
-    /// A clone whose client reads nothing: git runs on the fileserver until this is dropped.
-    fn hold(&self, tip: &str) -> TcpStream {
+    /// A clone whose client reads slowly: git runs on the fileserver until this is dropped. (One that reads nothing is
+    /// not waited for.)
+    fn hold(&self, tip: &str) -> Held {
         let body = format!("0032want {tip}\n00000009done\n");
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         write!(
@@ -86,7 +89,29 @@ impl Reader {
         let mut first = [0; 16];
         stream.read_exact(&mut first).expect("an answer begins");
         assert!(first.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&first));
-        stream
+        let (stop, stopped) = mpsc::channel::<()>();
+        let mut some = vec![0; 64 << 10];
+        let reading = std::thread::spawn(move || {
+            while stopped.recv_timeout(Duration::from_millis(500)) == Err(RecvTimeoutError::Timeout) {
+                if stream.read(&mut some).unwrap_or(0) == 0 {
+                    break;
+                }
+            }
+        });
+        Held { stop: Some(stop), reading: Some(reading) }
+    }
+}
+
+/// A clone that goes on until this is dropped.
+struct Held {
+    stop: Option<mpsc::Sender<()>>,
+    reading: Option<JoinHandle<()>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.reading.take().map(JoinHandle::join);
     }
 }
 

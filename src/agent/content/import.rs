@@ -23,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 /// What a staged pack is called in staging.
 const KIND: &str = "import";
-/// Room is set aside in pieces of this size as bytes come: how many will come is not known.
-const PIECE: i64 = 64 * 1024 * 1024;
+/// Room is set aside in pieces of this size as bytes come: how many will come is not known. Larger ones would keep a
+/// small repository from a nearly full disk.
+const PIECE: i64 = 4 * 1024 * 1024;
 /// The longest that a pack may take to be indexed after its last byte.
 const INDEXING: Duration = Duration::from_hours(2);
 

@@ -136,7 +136,10 @@ async fn places(room: &Room, named: &[String]) -> anyhow::Result<Vec<Place>> {
         let agent = believed.parts.iter().find(|part| part.role == Role::Agent && part.name == name);
         let agent = agent
             .ok_or_else(|| Failure::usage(format!("the agent at {url} knows of no fileserver {name}")))?;
-        fileservers::add(&room.db, name, rack, url, agent).await?;
+        let id = fileservers::add(&room.db, name, rack, url, agent).await?;
+        // Its disk is about to be read whole. Did it not count until a controller has looked, all its copies would
+        // seem to be missing, and be made once more.
+        fileservers::count(&room.db, id).await?;
         for part in &believed.parts {
             add_part(room, part).await?;
         }

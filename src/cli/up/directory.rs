@@ -12,8 +12,8 @@
 
 use super::super::client::UpFile;
 use super::super::failure::Failure;
+use crate::agent::lock_alone;
 use anyhow::Context as _;
-use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ impl DataDirectory {
             .write(true)
             .open(&lock_path)
             .with_context(|| format!("opening {}", lock_path.display()))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !lock_alone(&lock).with_context(|| format!("locking {}", lock_path.display()))? {
             return Err(Failure::usage(format!("another `trued up` runs on {}", path.display()))
                 .hint("stop that one, or give another directory with --data")
                 .into());

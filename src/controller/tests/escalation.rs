@@ -20,6 +20,15 @@ const OUT_OF_SYNC: &str = "\
 SELECT r.repository_id, r.fileserver_id FROM replicas r WHERE NOT r.in_sync
 ";
 
+/// A goal that returns what a crowd has open.
+fn crowded(open: i64) -> String {
+    format!(
+        "-- goal: copies-suffice\n-- summary: Nothing is open.\n-- subject: repository\n-- repair: re-replicate\n\
+         -- brake: none\n\nWITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < {open})\n\
+         SELECT i AS repository_id, CAST(200 + i % 5 AS INTEGER) AS priority FROM n\n"
+    )
+}
+
 /// The shipped repairs with small numbers.
 fn impatient() -> Repairs {
     let mut repairs = library::shipped().unwrap();
@@ -161,6 +170,7 @@ async fn the_attempts_of_a_killed_worker_are_taken_over_and_the_backlog_drains(s
     let mut stage = stage(scratch, 30).await;
     let full = std::env::var("TRUED_TEST_FULL").is_ok();
     let open = if full { 350_000 } else { 20_000 };
+    stage.goal("copies-suffice", &crowded(open));
     Crowd { fileservers: 30, open, due: 3_000 }.fill(stage.db()).await.unwrap();
     for id in 1..=3_000 {
         stage.hold(&format!("fs-{}", 1 + id % 30), RepositoryId(id));
