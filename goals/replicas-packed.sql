@@ -26,4 +26,5 @@ SELECT r.repository_id, r.fileserver_id, 30 AS priority,
  WHERE (r.packs > 20 OR r.loose > 2000 OR (r.bytes > 67108864 AND NOT r.indexed))
    AND (r.packs > :packs OR r.loose > :loose OR (r.bytes > :size AND NOT r.indexed))
    AND r.in_sync AND r.state = 'live' AND f.health = 'online'
+ ORDER BY r.repository_id, r.fileserver_id
  LIMIT :most;

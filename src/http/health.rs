@@ -20,16 +20,16 @@ pub async fn livez() -> &'static str {
 /// When they do not.
 pub async fn readyz(State(api): State<Api>) -> Result<&'static str, Problem> {
     if api.leaving.is_cancelled() {
-        return Err(Problem::failed("the program is stopping"));
+        return Err(Problem::unavailable("the program is stopping"));
     }
     if let Some(trouble) = api.db.standing().trouble() {
-        return Err(Problem::failed(trouble));
+        return Err(Problem::unavailable(trouble));
     }
     match api.db.schema().await? {
         SchemaState::Current | SchemaState::Ahead { .. } => Ok("ok\n"),
-        SchemaState::Behind(count) => Err(Problem::failed(format!("{count} migrations are missing"))),
+        SchemaState::Behind(count) => Err(Problem::unavailable(format!("{count} migrations are missing"))),
         SchemaState::Newer { found, known } => {
-            Err(Problem::failed(format!("tables are of version {found}, this program knows {known}")))
+            Err(Problem::unavailable(format!("tables are of version {found}, this program knows {known}")))
         }
     }
 }

@@ -50,6 +50,11 @@ impl Problem {
         Self::new("failed", message)
     }
 
+    /// It cannot be answered now, and may be later.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new("unavailable", message)
+    }
+
     /// With something to try.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

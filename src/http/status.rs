@@ -23,6 +23,9 @@ use std::time::Duration;
 
 /// A status that is not read within this is none.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// How often and how far apart the database is asked again when a connection breaks: all of a pool may be broken.
+const TRIES: usize = 20;
+const BETWEEN: Duration = Duration::from_millis(100);
 
 /// `GET /api/v1/status`
 ///
@@ -42,11 +45,14 @@ pub async fn read(api: &Api) -> Result<Status, Problem> {
         return Ok(blind(api, &trouble.unwrap_or_default()));
     }
     let reading = async {
-        match read_all(api, trouble.as_deref()).await {
-            // Its connection was given up in the middle: another one may be there already.
-            Err(_) if api.db.standing().trouble().is_none() => read_all(api, None).await,
-            read => read,
+        // Its connection was given up in the middle: another one may be there already, or may be gone like it.
+        for _ in 0..TRIES {
+            match read_all(api, api.db.standing().trouble().as_deref()).await {
+                Err(_) if api.db.standing().trouble().is_none() => tokio::time::sleep(BETWEEN).await,
+                read => return read,
+            }
         }
+        read_all(api, None).await
     };
     match tokio::time::timeout(PATIENCE, reading).await {
         Ok(Ok(status)) => Ok(status),

@@ -63,7 +63,7 @@ fn a_worker_that_wakes_after_its_lease_is_refused() {
         fleet.start_worker();
         fleet.met(120);
         fleet.workers[0].signal("CONT");
-        fleet.workers[0].hears("let go, nothing written", secs(30));
+        fleet.workers[0].hears("nothing written", secs(30));
         fleet.met(60);
         assert_whole(&fleet.copies("heavy"), &source, 4);
     }

@@ -169,10 +169,10 @@ async fn a_limit_that_is_set_holds_in_the_next_rounds_and_no_longer_than_it_is_s
 async fn the_attempts_of_a_killed_worker_are_taken_over_and_the_backlog_drains(scratch) {
     let mut stage = stage(scratch, 30).await;
     let full = std::env::var("TRUED_TEST_FULL").is_ok();
-    let open = if full { 350_000 } else { 20_000 };
+    let open = if full { 350_000 } else { 6_000 };
     stage.goal("copies-suffice", &crowded(open));
-    Crowd { fileservers: 30, open, due: 3_000 }.fill(stage.db()).await.unwrap();
-    for id in 1..=3_000 {
+    Crowd { fileservers: 30, open, due: 1_500 }.fill(stage.db()).await.unwrap();
+    for id in 1..=1_500 {
         stage.hold(&format!("fs-{}", 1 + id % 30), RepositoryId(id));
         stage.hold(&format!("fs-{}", 1 + (id + 4) % 30), RepositoryId(id));
     }
@@ -199,7 +199,7 @@ async fn the_attempts_of_a_killed_worker_are_taken_over_and_the_backlog_drains(s
         }
     });
     let done = "SELECT count(DISTINCT repository_id) FROM attempt_history WHERE outcome = 'succeeded'";
-    stage.until("a steady drain", async |stage| stage.number(done).await > 1_500).await;
+    stage.until("a steady drain", async |stage| stage.number(done).await > 800).await;
     let blocked = "SELECT count(*) FROM (SELECT repository_id FROM attempt_history WHERE outcome = 'lost') l \
                     WHERE NOT EXISTS (SELECT 1 FROM attempt_history h WHERE h.repository_id = l.repository_id \
                                          AND h.outcome = 'succeeded')";
