@@ -174,5 +174,5 @@ fn a_removed_repository_comes_back_byte_for_byte_and_its_name_was_free_meanwhile
 
     up.done(&["repo", "rename", "back", "kept-again"]);
     assert_eq!(up.copies("kept-again").len(), 3);
-    assert_eq!(up.run(&["repo", "show", "back"]).status.code(), Some(1));
+    assert_eq!(up.run(&["repo", "show", "back"]).status.code(), Some(2));
 }
