@@ -119,10 +119,10 @@ fn holds_something(layout: &Layout) -> Result<bool, AgentError> {
 fn lock(layout: &Layout) -> Result<File, AgentError> {
     let path = layout.root_lock();
     let file = open_lock(&path).map_err(AgentError::io(format!("opening {}", path.display())))?;
-    match lock_alone(&file).map_err(AgentError::io(format!("locking {}", path.display())))? {
-        true => Ok(file),
-        false => Err(AgentError::RootInUse { root: layout.root().to_owned() }),
+    if !lock_alone(&file).map_err(AgentError::io(format!("locking {}", path.display())))? {
+        return Err(AgentError::RootInUse { root: layout.root().to_owned() });
     }
+    Ok(file)
 }
 
 /// Locks a file that nobody else may have locked, for as long as it is open. `false`: somebody has, and still has
