@@ -220,6 +220,7 @@ impl IntoResponse for Answer {
             RefusalCode::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
             RefusalCode::Busy | RefusalCode::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
             RefusalCode::BadRequest => StatusCode::BAD_REQUEST,
+            RefusalCode::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             RefusalCode::SourceFailed => StatusCode::BAD_GATEWAY,
             RefusalCode::Damaged | RefusalCode::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -41,6 +41,10 @@ words!(
         Repair = "repair",
         /// Make a repository from what a client streams.
         Import = "import",
+        /// Take a push: objects, a prepared change of references, its end.
+        Push = "push",
+        /// Fence a push whose router is gone, and bring a copy to where the others are.
+        Settle = "settle",
     }
 );
 
@@ -54,9 +58,14 @@ impl Role {
                 Action::Observe | Action::Configure | Action::Verify | Action::Import | Action::Read
             ),
             Self::Worker => {
-                matches!(action, Action::Read | Action::Verify | Action::Repair | Action::Observe)
+                matches!(
+                    action,
+                    Action::Read | Action::Verify | Action::Repair | Action::Observe | Action::Settle
+                )
             }
-            Self::Router => matches!(action, Action::Read | Action::Observe),
+            Self::Router => {
+                matches!(action, Action::Read | Action::Observe | Action::Push | Action::Settle)
+            }
             Self::Agent => false,
         }
     }
@@ -86,7 +95,7 @@ pub struct Grant {
     pub destination: End,
     /// The fileserver that it may read from.
     pub source: Option<End>,
-    /// The repair epoch; reads carry none.
+    /// The repair epoch, or for a push the push epoch; reads carry none.
     pub epoch: Option<i64>,
     /// Nothing new starts under it after this moment.
     pub expires_at: Millis,

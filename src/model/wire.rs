@@ -22,6 +22,13 @@
 //! | `GET /v1/repositories/{id}/epochs` | verify | [`EpochsAnswer`](super::contents::EpochsAnswer) |
 //! | `PUT /v1/repositories/{id}/identity` (body [`Identity`]) | repair | 204 |
 //! | `GET /v1/contents?after=ID&limit=N` | observe | [`ContentsPage`](super::contents::ContentsPage) |
+//! | `POST /v1/repositories/{id}/pushes` (body [`IngestRequest`](push::IngestRequest)) | push | [`IngestAnswer`](push::IngestAnswer) |
+//! | `PUT /v1/repositories/{id}/pushes/{ingest}/pack` (body: a pack, or nothing) | push | lines of [`Line`]`<`[`Ready`](push::Ready)`>` |
+//! | `POST /v1/repositories/{id}/pushes/{ingest}/prepare` (body [`PrepareRequest`](push::PrepareRequest)) | push, with epoch | [`Vote`](push::Vote) |
+//! | `POST /v1/repositories/{id}/pushes/{ingest}/finish` (body [`FinishRequest`](push::FinishRequest)) | push, with epoch | [`FinishAnswer`](push::FinishAnswer) |
+//! | `DELETE /v1/repositories/{id}/pushes/{ingest}` | push | 204 |
+//! | `POST /v1/repositories/{id}/fence` (body [`FenceRequest`](push::FenceRequest)) | settle | [`FenceAnswer`](push::FenceAnswer) |
+//! | `POST /v1/repositories/{id}/bring` (body [`ResyncRequest`]) | settle, with source | lines of [`Line`]`<`[`CopyAnswer`]`>` |
 //! | `GET /v1/repositories/{id}/references` | read | text, see below |
 //! | `POST /v1/repositories/{id}/hold` | read | [`Manifest`] |
 //! | `GET /v1/repositories/{id}/files/{path}` with `Range` | read | bytes of one file of the manifest |
@@ -38,6 +45,7 @@
 //! **Errors** are [`Refusal`] with a status of 4xx or 5xx.
 
 mod away;
+pub mod push;
 
 pub use away::{
     PurgeAnswer, PurgeRequest, Purged, QuarantineAnswer, QuarantineEntry, QuarantinePage, QuarantineRequest,
@@ -68,6 +76,8 @@ words!(
         Busy = "busy",
         /// The request cannot be understood.
         BadRequest = "bad-request",
+        /// What a client pushed cannot be taken: git's words are in the message.
+        Rejected = "rejected",
         /// The copy here is damaged.
         Damaged = "damaged",
         /// The source refused, was damaged, or went away.
