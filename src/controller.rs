@@ -17,7 +17,7 @@ use crate::model::chance::Chance;
 use crate::queue::{Nudge, Reminders};
 use crate::repair::Repairs;
 use crate::shutdown::Shutdown;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -170,6 +170,8 @@ struct Shared {
     chance: Arc<Chance>,
     /// What was heard of agents since the start: the brakes decide from it.
     sight: Mutex<Option<brakes::Sight>>,
+    /// What the database's clock is ahead of this machine's.
+    ahead: AtomicI64,
 }
 
 impl Controller {
@@ -232,6 +234,7 @@ impl Controller {
             pace: self.pace,
             chance: self.chance,
             sight: Mutex::new(None),
+            ahead: AtomicI64::new(0),
         };
         (Arc::new(shared), self.goals)
     }
@@ -241,6 +244,32 @@ impl Shared {
     /// What was heard so far, if anybody has looked yet.
     fn sight(&self) -> Option<brakes::Sight> {
         self.sight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Now, by the database's clock: this machine's may be off, and may jump.
+    fn now(&self) -> Millis {
+        clock::now() + self.ahead.load(Ordering::Relaxed)
+    }
+
+    /// The same, the database asked; while it is away, what it is thought to be.
+    async fn ask_now(&self) -> Millis {
+        match self.database.now().await {
+            Ok(now) => {
+                self.set_clock(now);
+                now
+            }
+            Err(_) => self.now(),
+        }
+    }
+
+    /// The database's clock says this.
+    fn set_clock(&self, now: Millis) {
+        self.ahead.store(now - clock::now(), Ordering::Relaxed);
+    }
+
+    /// A moment of the database's clock, as this machine's says it.
+    fn here(&self, moment: Millis) -> Millis {
+        moment - self.ahead.load(Ordering::Relaxed)
     }
 
     /// At what share of its pace it goes now, in hundredths.

@@ -12,7 +12,6 @@ use super::pressure;
 use super::right::Right;
 use super::schedule::{self, Due};
 use super::suspects::Suspects;
-use crate::clock;
 use crate::database;
 use crate::goal::Goal;
 use crate::goal::library::Library;
@@ -123,7 +122,7 @@ impl Evaluator {
         let mut known = self.last(&name).await;
         let mut first = true;
         while let Some(goal) = self.goal(&name) {
-            let now = clock::now();
+            let now = self.shared.ask_now().await;
             let due = self.due(&goal, now);
             let at = if first && overdue(known.as_ref(), due, now) { now } else { due.at };
             let wait = Duration::from_millis(u64::try_from(at - now).unwrap_or(0));
@@ -216,7 +215,7 @@ impl Evaluator {
 
     fn count_skipped(&self, goal: &Goal, began: Millis) {
         let Some(schedule) = self.schedule(goal) else { return };
-        let skipped = schedule::missed(schedule, &goal.name, began, clock::now());
+        let skipped = schedule::missed(schedule, &goal.name, began, self.shared.now());
         if skipped > 0 {
             add(&self.shared.metrics.evaluations_skipped, skipped);
             tracing::warn!(goal.name, skipped, "a goal was due while its evaluation still ran");

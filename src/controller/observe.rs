@@ -58,8 +58,6 @@ struct Observer {
     writes: bool,
     watched: BTreeMap<FileserverId, Watched>,
     parts: PartsList,
-    /// What the database's clock is ahead of this machine's.
-    ahead: Millis,
     asks: JoinSet<(FileserverId, Result<Status, CallError>)>,
     /// Lists of parts on their way to agents.
     tellings: JoinSet<()>,
@@ -74,7 +72,6 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         writes: false,
         watched: BTreeMap::new(),
         parts: PartsList { parts: Vec::new() },
-        ahead: 0,
         asks: JoinSet::new(),
         tellings: JoinSet::new(),
         comparisons: JoinSet::new(),
@@ -116,7 +113,7 @@ impl Observer {
         };
         match read.await {
             Ok((rows, parts, now)) => {
-                self.ahead = now - clock::now();
+                self.shared.set_clock(now);
                 self.parts = PartsList { parts };
                 self.adopt(rows);
             }
@@ -198,7 +195,7 @@ impl Observer {
         watched.asked = false;
         watched.ask_at += watched.detector.interval(&pace);
         add(&self.shared.metrics.statuses_missed, u64::from(seen != Seen::Answered));
-        news::note_sight(&self.shared, id, seen, now - self.ahead);
+        news::note_sight(&self.shared, id, seen, self.shared.here(now));
         news::note_trouble(watched, &answer);
         if changed {
             news::announce(watched, was, &answer, self.writes);
@@ -357,7 +354,7 @@ impl Observer {
 
     /// Now, by the database's clock.
     fn now(&self) -> Millis {
-        clock::now() + self.ahead
+        self.shared.now()
     }
 }
 

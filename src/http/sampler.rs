@@ -46,7 +46,9 @@ impl Sampler {
         let mut seen = self.seen.lock().await;
         self.engines(api, &mut seen);
         // What SQL says is as old as SQL's last answer.
-        if clock::now() - seen.sampled_at >= FRESH && !api.db.standing().is_away() {
+        // A clock that was set back must not make a reading last.
+        let age = clock::now() - seen.sampled_at;
+        if !(0..FRESH).contains(&age) && !api.db.standing().is_away() {
             self.sample(api, &mut seen).await?;
             seen.sampled_at = clock::now();
         }

@@ -55,6 +55,9 @@ pub fn assert_evaluated_once_a_schedule(url: &str, period_ms: i64) {
         let mut connection = sqlx::PgConnection::connect(url).await.expect("the server answers");
         sqlx::query_as(text).fetch_all(&mut connection).await.expect("rows")
     });
+    // The first of all is made at once, whenever the next is due.
+    let mut seen = std::collections::HashSet::new();
+    let rows: Vec<_> = rows.into_iter().filter(|(goal, _)| !seen.insert(goal.clone())).collect();
     let twice: Vec<_> =
         rows.windows(2).filter(|two| two[0].0 == two[1].0 && two[1].1 - two[0].1 < period_ms / 2).collect();
     assert!(rows.len() > 10, "goals were evaluated");
