@@ -6,7 +6,7 @@
 -- brake:      none
 -- severity:   low
 -- param:      start = 10%
--- param:      stop = 8%
+-- param:      stop = 7%
 -- param:      quiet = 1d
 -- param:      sources = 16
 -- param:      window = 1000
@@ -23,14 +23,16 @@
 -- that are being moved. Without that, every evaluation would move the same bytes once more.
 --
 -- It begins above :start and goes on until below :stop, so that it does not begin again at
--- once. That it is in the middle shows in its own open findings, and nowhere else. A replica
+-- once; what disks say is a little more than what copies are said to take, so :stop is a point
+-- less than what is promised. That it is in the middle shows in its own open findings, and nowhere else. A replica
 -- that was moved stays for :quiet. Whatever has an attempt is returned until that ends:
 -- half a copy helps nobody.
 --
 -- A replica may move where a disk is emptier by half of :stop with it and not much above
 -- the mean (what moved stays for :quiet, so nobody may take too much), does not have the
 -- repository, and stands in a rack with no more of its copies than the one that is left.
--- fill_below (hundredths of a percent) binds the plan to that. Where nothing may move,
+-- fill_below (whole hundredths of a percent, so one more: a plan must find every place that
+-- is found here) binds the plan to that. Where nothing may move,
 -- nothing is said, however far apart the disks are: more racks would help, no repair can.
 WITH level AS MATERIALIZED (
   SELECT f.id, f.rack_id, f.capacity, 1.0 * (f.disk_used + w.arriving + w.landed - w.leaving) / f.capacity AS fill
@@ -81,7 +83,7 @@ WITH level AS MATERIALIZED (
 )
 SELECT repository_id, fileserver_id, 20 AS priority,
        CAST(CAST(100 * fill AS BIGINT) AS TEXT) || '% full, the emptiest ' || CAST(CAST(100 * emptiest AS BIGINT) AS TEXT) || '%' AS reason,
-       bytes, CAST(10000 * below AS BIGINT) AS fill_below
+       bytes, CAST(10000 * below AS BIGINT) + 1 AS fill_below
   FROM movable
  WHERE place <= :batch
    AND so_far - bytes < capacity * CASE WHEN fill > mean THEN fill - mean ELSE (fill - emptiest) / 2 END

@@ -29,6 +29,7 @@ use axum::routing::{delete, get, post, put};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,9 @@ const LARGEST_HEAD: usize = 32 * 1024;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// Calls that are neither long work nor streams.
 const CALL_WITHIN: Duration = Duration::from_mins(1);
+/// What the kernel keeps of an answer. Left to grow, it takes megabytes and asks for more only when a third is free:
+/// a reader on a slow line would seem to take nothing for longer than one that is gone is waited for.
+const SEND_BUFFER: usize = 256 * 1024;
 /// Bodies of calls.
 const LARGEST_BODY: usize = 8 * 1024 * 1024;
 /// The references of an import: a million long names.
@@ -128,6 +132,7 @@ async fn connection(
     stop: CancellationToken,
 ) {
     let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()

@@ -4,7 +4,8 @@ use super::args::{ConfigCommand, ConfigVerb, Global};
 use super::failure::{Exit, Failure};
 use super::output;
 use crate::config::value::mask_url;
-use crate::config::{Config, Layers};
+use crate::config::{Config, GoalSetting, Layers};
+use crate::goal::setting::{Setting, strangers};
 use std::path::{Path, PathBuf};
 
 /// Where a system's own configuration is.
@@ -82,15 +83,40 @@ pub fn shipped(layers: &Layers, key: &str, configured: &Path) -> PathBuf {
 /// When something is wrong.
 pub fn run(global: &Global, ask: &ConfigCommand) -> anyhow::Result<Exit> {
     let layers = layers(global)?;
-    Config::from_layers(&layers)?;
+    let config = Config::from_layers(&layers)?;
     match &ask.verb {
         ConfigVerb::Check => {
+            known_goals(&layers, config)?;
             let given = layers.shown().iter().filter(|(key, ..)| !layers.is_default(key.name)).count();
             output::line(&format!("the configuration is good; {given} keys are not at their default"));
         }
         ConfigVerb::Show { origin } => show(global, &layers, *origin)?,
     }
     Ok(Exit::Done)
+}
+
+/// Refuses what is set over goals that there are not, where the directory of goals can be read.
+fn known_goals(layers: &Layers, config: Config) -> anyhow::Result<()> {
+    let directory = shipped(layers, "goals.directory", &config.goals.directory);
+    let Ok(files) = std::fs::read_dir(&directory) else { return Ok(()) };
+    let paths = files.filter_map(|file| Some(file.ok()?.path()));
+    let sql = paths.filter(|path| path.extension().is_some_and(|kind| kind == "sql"));
+    let names: Vec<String> =
+        sql.filter_map(|path| Some(path.file_stem()?.to_str()?.split('.').next()?.to_owned())).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let settings: Vec<_> = config.goals.settings.into_iter().map(setting).collect();
+    match strangers(&settings, &names).as_slice() {
+        [] => Ok(()),
+        unknown => Err(Failure::usage(unknown.join("\n"))
+            .hint(format!("goals are the files in {}", directory.display()))
+            .into()),
+    }
+}
+
+/// What the configuration sets over a goal.
+#[must_use]
+pub fn setting(one: GoalSetting) -> Setting {
+    Setting { goal: one.goal, name: one.name, value: one.value, origin: one.origin }
 }
 
 fn show(global: &Global, layers: &Layers, origins: bool) -> anyhow::Result<()> {

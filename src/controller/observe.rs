@@ -9,7 +9,6 @@ use super::metrics::add;
 use super::right::Right;
 use super::verdict::{compared, other_root, verdict};
 use super::{Shared, millis};
-use crate::clock;
 use crate::database::{self, fileservers, parts};
 use crate::fleet::CallError;
 use crate::model::Millis;

@@ -9,6 +9,7 @@ use super::file::Brake;
 use super::text::did_you_mean;
 use super::value::Value;
 use crate::model::goal::Mode;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// What may be set; `param.<name>` beside.
@@ -37,6 +38,20 @@ pub fn over(goal: &Goal, settings: &[Setting]) -> (Goal, Vec<String>) {
         }
     }
     (set, errors)
+}
+
+/// What is set over goals that there are not, a sentence for each goal: mostly a name that is misspelt.
+#[must_use]
+pub fn strangers(settings: &[Setting], goals: &[&str]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let unknown = |one: &&Setting| !goals.contains(&one.goal.as_str());
+    let first = settings.iter().filter(unknown).filter(|one| seen.insert(one.goal.as_str()));
+    first
+        .map(|one| {
+            let near = did_you_mean(&one.goal, goals.iter().copied());
+            format!("{}: there is no goal \"{}\"{near}", one.origin, one.goal)
+        })
+        .collect()
 }
 
 /// Sets one value.
@@ -93,6 +108,19 @@ fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_goal_that_there_is_not_is_named_once_with_what_was_meant() {
+        let of = |goal: &str, name: &str| Setting { goal: goal.into(), ..setting(name, "x") };
+        let settings =
+            [of("replicas-mach", "mode"), of("replicas-mach", "brake"), of("replicas-match", "mode")];
+        let said = strangers(&settings, &["disks-balance", "replicas-match"]);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].ends_with("there is no goal \"replicas-mach\"; did you mean \"replicas-match\"?"),
+            "{said:?}"
+        );
+    }
     use crate::goal::Engine;
     use std::path::Path;
 

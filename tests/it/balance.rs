@@ -92,7 +92,6 @@ impl Tables {
 }
 
 #[test]
-#[ignore = "it has not passed yet at either size: run it by name"]
 fn a_new_fileserver_fills_by_itself_and_then_nothing_moves() {
     let (directory, size) = (tempfile::tempdir().expect("a directory"), size());
     let engine = Engine::sqlite(directory.path());

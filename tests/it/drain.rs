@@ -171,7 +171,6 @@ fn three_fileservers_and_three_copies_are_refused_in_two_seconds_with_the_sums()
 
 // Cases 8 and 17: two at once while clones run; copies that leave are sources, and it is over only when nothing runs.
 #[test]
-#[ignore = "the slow reader is sometimes gone before its fileserver is empty: not understood yet"]
 fn two_are_emptied_at_once_while_clones_run_and_it_ends_only_when_nothing_runs_there() {
     let up = Up::start(&["--fileservers", "5"]);
     imported(&up);

@@ -52,7 +52,6 @@ fn fleet(directory: &Path, engine: &Engine) -> Fleet {
 }
 
 #[test]
-#[ignore = "it passed once and failed once on a busy machine: run it by name"]
 fn parts_are_killed_at_random_under_damage_and_everything_converges() {
     let Some(server) = postgres_server() else {
         return eprintln!("skipped: TRUED_TEST_POSTGRES_URL is not set");

@@ -20,7 +20,6 @@ fn settings(redis: &Redis) -> String {
 
 // Case 22 of the engine's list: what the queue loses, goals and sweeps find again.
 #[test]
-#[ignore = "it passes by itself and failed once on a busy machine: run it by name"]
 fn whatever_happens_to_redis_each_finding_is_repaired_once_and_at_most_a_sweep_later() {
     let Some(mut redis) = Redis::place() else { return eprintln!("skipped: no redis-server is installed") };
     let directory = tempfile::tempdir().expect("a directory");

@@ -124,6 +124,10 @@ impl Files {
         over: Over,
     ) -> anyhow::Result<Self> {
         let library = load(directory, source, repairs).await?;
+        let names: Vec<&str> = library.entries().map(|entry| entry.name.as_str()).collect();
+        for unknown in setting::strangers(&over.configured, &names) {
+            tracing::warn!("{unknown}; it is passed over");
+        }
         let files = Self { library, shared, over };
         files.share().await;
         Ok(files)

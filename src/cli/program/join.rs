@@ -3,10 +3,11 @@
 use super::super::args::Global;
 use super::super::enrolment;
 use super::super::failure::Failure;
+use super::super::settings;
 use super::asking;
 use super::files::{self, Asking, Directories, Files, Over, Shared, subjects};
 use crate::agent::layout::Layout;
-use crate::config::{Config, GoalSetting};
+use crate::config::Config;
 use crate::controller::{self, Controller, Pace};
 use crate::database::fleet::Fleet;
 use crate::database::{Database, parts};
@@ -74,7 +75,7 @@ impl Base {
         let chance = Arc::new(Chance::new(enrolment::seed()?));
         let redis = redis(&config, &fleet.fleet_id, &chance)?;
         let post = redis.as_ref().map(|redis| redis.post().clone());
-        let configured = config.goals.settings.iter().cloned().map(setting).collect();
+        let configured = config.goals.settings.iter().cloned().map(settings::setting).collect();
         let configured: Arc<Vec<Setting>> = Arc::new(configured);
         let over = Over { db: db.clone(), configured: Arc::clone(&configured) };
         let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone(), over).await?;
@@ -333,10 +334,6 @@ fn redis(config: &Config, fleet: &str, chance: &Arc<Chance>) -> anyhow::Result<O
     };
     let redis = Redis::new(&settings, fleet, Arc::clone(chance));
     Ok(Some(redis.map_err(|problem| Failure::usage(problem.to_string()).hint("queue.redis names it"))?))
-}
-
-fn setting(one: GoalSetting) -> Setting {
-    Setting { goal: one.goal, name: one.name, value: one.value, origin: one.origin }
 }
 
 fn path_of(root: Option<&str>, id: RepositoryId) -> String {

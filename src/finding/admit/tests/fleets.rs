@@ -8,34 +8,19 @@
 use super::*;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Replica;
-use crate::repair::testing::{definitive, finding, replica};
+use crate::repair::safety;
+use crate::repair::testing::finding;
 use crate::repair::view::RepositoryView;
+
+mod toys;
+
+use toys::{Dice, any_repository, effect};
 
 const TICK: Millis = 10_000;
 /// Rounds in which faults happen, and rounds within which all must be well after that.
 const FAULTY: u32 = 25;
 const PATIENCE: u32 = 400;
 const EVALUATE_EVERY: u32 = 3;
-
-/// A small generator: the same seed, the same fleet, for ever.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: u64) -> i64 {
-        i64::try_from(self.next() % n.max(1)).unwrap()
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// An attempt under way, and when it will have ended.
 struct Under {
@@ -207,11 +192,17 @@ impl Sim {
         let up = |id: &FileserverId| self.fleet.fileservers[id].health == Health::Online;
         let (Some(repository), Some(here)) = (plan.repository_id, plan.destination_id) else { return false };
         let there = [Some(here), plan.source_id].into_iter().flatten().all(|id| up(&id));
-        let view = self.fleet.repositories.get_mut(&repository).unwrap();
+        let view = &self.fleet.repositories[&repository];
         let good = |id: FileserverId| view.on(id).is_some_and(|one| view.is_definitive(one));
         if !there || plan.source_id.is_some_and(|id| !good(id)) {
             return false;
         }
+        // A worker asks the others once more before it takes a copy away.
+        let spared = || safety::may_remove(&self.fleet, &self.fleet.repositories[&repository], here).is_ok();
+        if plan.step == Step::Remove && !spared() {
+            return false;
+        }
+        let view = self.fleet.repositories.get_mut(&repository).unwrap();
         let (before, wanted) = (verified(view), view.repository.wanted as usize);
         effect(plan.step, view, here, attempt.subject.fileserver());
         let after = verified(view);
@@ -220,8 +211,9 @@ impl Sim {
             self.seed, plan.step
         );
         assert!(after >= before.min(wanted), "{said}");
-        if plan.step.begins_copy() {
-            let bytes = view.repository.bytes;
+        if plan.step.begins_copy() || plan.step == Step::Remove {
+            let bytes =
+                if plan.step == Step::Remove { -view.repository.bytes } else { view.repository.bytes };
             let one = self.fleet.fileservers.get_mut(&here).unwrap();
             (one.disk_used, one.disk_free) = (one.disk_used + bytes, one.disk_free - bytes);
         }
@@ -245,6 +237,9 @@ impl Sim {
             for one in view.replicas.iter().filter(|one| one.in_sync && one.verified_at.is_none()) {
                 returned.push((Step::Verify, Subject::Replica(*id, one.fileserver_id), false));
             }
+            for spare in self.spare(view) {
+                returned.push((Step::Remove, Subject::Replica(*id, spare), false));
+            }
             for one in view.replicas.iter().filter(|one| one.in_sync && one.fileserver_id == self.crowded) {
                 if one.state == ReplicaState::Live {
                     returned.push((Step::Move, Subject::Replica(*id, one.fileserver_id), false));
@@ -266,6 +261,19 @@ impl Sim {
             open.insert(key, one);
         }
         self.open = open;
+    }
+
+    /// Copies that leave and, where more count than are wanted, the last of them: once others suffice.
+    fn spare(&self, view: &RepositoryView) -> Vec<FileserverId> {
+        let vouching: Vec<&Replica> =
+            view.replicas.iter().filter(|one| safety::vouches(&self.fleet, view, one)).collect();
+        let wanted = view.repository.wanted as usize;
+        if vouching.len() < wanted {
+            return Vec::new();
+        }
+        let leaving = view.replicas.iter().filter(|one| one.state == ReplicaState::Leaving);
+        let excess = vouching.iter().skip(wanted).take(1).copied();
+        leaving.chain(excess).map(|one| one.fileserver_id).collect()
     }
 
     fn dispatch(&mut self) {
@@ -369,47 +377,6 @@ impl Sim {
         let more = again.iter().filter(|one| matches!(one, Admission::Admit { .. })).count();
         assert!(more == 0 || self.made_way, "{}", self.says("more could have started at once"));
     }
-}
-
-/// What a step does to a repository, in a word.
-fn effect(step: Step, view: &mut RepositoryView, here: FileserverId, subject: Option<FileserverId>) {
-    match step {
-        Step::Resync => {
-            if let Some(one) = view.replicas.iter_mut().find(|one| one.fileserver_id == here) {
-                (one.in_sync, one.checksum) = (true, Some(definitive()));
-            }
-        }
-        Step::Replicate => view.replicas.push(replica(view.repository.id.0, here.0)),
-        Step::Move => {
-            view.replicas.push(replica(view.repository.id.0, here.0));
-            if let Some(one) = view.replicas.iter_mut().find(|one| Some(one.fileserver_id) == subject) {
-                one.state = ReplicaState::Leaving;
-            }
-        }
-        Step::Verify => {
-            if let Some(one) = view.replicas.iter_mut().find(|one| one.fileserver_id == here) {
-                one.verified_at = Some(1);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn any_repository(dice: &mut Dice, id: i64, servers: i64) -> RepositoryView {
-    let mut on: Vec<i64> = (1..=servers).filter(|_| dice.one_in(2)).collect();
-    if on.is_empty() {
-        on.push(1 + dice.below(u64::try_from(servers).unwrap()));
-    }
-    let mut view = repository(id, &on);
-    view.repository.wanted = u32::try_from(1 + dice.below(4)).unwrap();
-    view.repository.bytes = 1 + dice.below(150);
-    for one in view.replicas.iter_mut().skip(1) {
-        if dice.one_in(4) {
-            (one.in_sync, one.checksum) = (false, None);
-        }
-        one.verified_at = if dice.one_in(3) { None } else { Some(0) };
-    }
-    view
 }
 
 /// Copies that are as they ought to be, wherever they are.
