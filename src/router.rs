@@ -74,8 +74,9 @@ pub struct Router {
 }
 
 impl Router {
-    /// Starts to serve, to look after fileservers that are offline, and to tell what it saw.
-    pub fn start(self, shutdown: &Shutdown, listener: TcpListener) {
+    /// Starts to serve, to look after fileservers that are offline, and to tell what it saw. What is
+    /// returned knows whether reads go on while SQL is away.
+    pub fn start(self, shutdown: &Shutdown, listener: TcpListener) -> Arc<Names> {
         let Self { settings, database, agents, authorizer, metrics, chance } = self;
         let settings = Arc::new(settings);
         let views = Arc::new(Views::new(agents.clone(), Arc::clone(&metrics)));
@@ -94,7 +95,11 @@ impl Router {
         let (name, rack) = (settings.name.clone(), settings.rack.clone());
         shutdown.spawn(views::report(views, database, name, rack, shutdown.token()));
         shutdown.spawn(authorize::watch(Arc::clone(&authorizer), shutdown.token()));
-        let front = http::Front::new(&settings, names, authorizer, reads, metrics);
+        let front = http::Front::new(&settings, Arc::clone(&names), authorizer, reads, metrics);
         shutdown.spawn(http::listen::serve(listener, front, shutdown.clone()));
+        names
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,7 +208,7 @@ pub const KEYS: &[Key] = &[
     key(
         "router.listen",
         Kind::Address,
-        "127.0.0.1:7090",
+        "127.0.0.1:7070",
         "Address that Git clients' requests come to, over plain HTTP. Credentials travel as git sends them: put whatever ends TLS before it, or listen on a network that you trust.",
     ),
     key(

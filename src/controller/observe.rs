@@ -8,8 +8,10 @@ use super::inventory::{self, Compared};
 use super::metrics::add;
 use super::right::Right;
 use super::verdict::{compared, other_root, verdict};
+use super::voices::{self, weighed};
 use super::{Shared, millis};
 use crate::clock;
+use crate::database::routing::{self, Voice};
 use crate::database::{self, fileservers, parts};
 use crate::fleet::CallError;
 use crate::model::Millis;
@@ -58,6 +60,8 @@ struct Observer {
     writes: bool,
     watched: BTreeMap<FileserverId, Watched>,
     parts: PartsList,
+    /// What other parts saw lately.
+    voices: Vec<Voice>,
     /// What the database's clock is ahead of this machine's.
     ahead: Millis,
     asks: JoinSet<(FileserverId, Result<Status, CallError>)>,
@@ -74,6 +78,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         writes: false,
         watched: BTreeMap::new(),
         parts: PartsList { parts: Vec::new() },
+        voices: Vec::new(),
         ahead: 0,
         asks: JoinSet::new(),
         tellings: JoinSet::new(),
@@ -112,15 +117,19 @@ impl Observer {
             let rows = fileservers::all(&self.shared.database).await?;
             let parts = parts::list(&self.shared.database).await?;
             let now = self.shared.database.now().await?;
-            Ok::<_, database::DatabaseError>((rows, parts, now))
+            let voices = routing::voices(&self.shared.database, voices::YOUNGER).await?;
+            Ok::<_, database::DatabaseError>((rows, parts, now, voices))
         };
         match read.await {
-            Ok((rows, parts, now)) => {
+            Ok((rows, parts, now, voices)) => {
+                self.voices = voices;
                 self.ahead = now - clock::now();
                 self.parts = PartsList { parts };
                 self.adopt(rows);
             }
             Err(error) => {
+                // What they saw is old by now.
+                self.voices.clear();
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "fileservers could not be read; those known are asked on");
             }
@@ -194,7 +203,7 @@ impl Observer {
             Err(_) => Seen::Missed,
         };
         let was = watched.detector.health;
-        let changed = watched.detector.observe(seen, now, pace.forget);
+        let changed = watched.detector.observe(weighed(seen, id, &self.voices), now, pace.forget);
         watched.asked = false;
         watched.ask_at += watched.detector.interval(&pace);
         add(&self.shared.metrics.statuses_missed, u64::from(seen != Seen::Answered));

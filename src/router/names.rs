@@ -157,6 +157,14 @@ impl Names {
         self.lock().away.is_some()
     }
 
+    /// What keeps reads from going on, if SQL has been away for longer than that is allowed.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let (since, _) = self.lock().away?;
+        (since.elapsed() >= self.sql_away)
+            .then(|| format!("the database has been away for longer than {:?}", self.sql_away))
+    }
+
     /// While it is away, one request in a while asks; the others do not wait for it.
     fn is_to_be_asked(&self, now: Instant) -> bool {
         let mut state = self.lock();
