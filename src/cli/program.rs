@@ -120,7 +120,7 @@ pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
         Some(address) => Some(http::bind(address).await?),
         None => None,
     };
-    let authorizer = route::authorizer(&config.router, config.router.anonymous_reads)?;
+    let authorizer = route::authorizer(&config.router, route::anonymous(&config.router))?;
     let (db, fleet) = migrate::open_current(&url).await?;
     let leave = Leave { drain: config.http.drain, within: ENDS_WITHIN.max(config.router.shutdown_grace) };
     let shutdown = Shutdown::new();
@@ -128,8 +128,10 @@ pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
     let keep = (db.clone(), shutdown.token());
     shutdown.spawn(async move { keep.0.keep(keep.1).await });
     join::tell_seen(&db, &shutdown, &enrolment.part.id);
+    let known = db.clone();
     let with = route::Routing { config: &config, db, fleet: &fleet, enrolment: &enrolment };
-    with.start(&shutdown, listener, pages, authorizer)?;
+    let agents = with.start(&shutdown, listener, pages, authorizer)?;
+    route::until_believed(&known, &agents, &shutdown).await;
     eprintln!("ready: router {} at http://{address}", enrolment.part.name);
     notify::ready(&shutdown);
     run_until_stopped(&shutdown, leave).await

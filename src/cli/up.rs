@@ -18,6 +18,7 @@ use crate::goal::library::write_shipped;
 use crate::http;
 use crate::model::fleet::Health;
 use crate::repair;
+use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
 use anyhow::Context as _;
 use child::Children;
@@ -79,7 +80,12 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
         config.router.url.clone_from(&cloned_from);
     }
     // Whoever reaches this machine's own loopback is at home, unless somebody says otherwise.
-    let anybody = layers.is_default("router.anonymous_reads") || config.router.anonymous_reads;
+    let unset = |key: &str| layers.is_default(key);
+    let anybody = if unset("router.anonymous_reads") && unset("router.anonymous_writes") {
+        Some(Access::Write)
+    } else {
+        route::anonymous(&config.router)
+    };
     let shutdown = Shutdown::new();
     let goals = std::path::absolute(&directories.goals)?;
     let base = Base::new(global, config, db.clone(), identity, directories).await?;

@@ -278,6 +278,12 @@ pub const KEYS: &[Key] = &[
         "Whether everybody may read every repository. `trued up` lets them unless this is set.",
     ),
     key(
+        "router.anonymous_writes",
+        Kind::Switch,
+        "false",
+        "Whether everybody may read and push to every repository: for a machine of one's own. `trued up` lets them unless this is set.",
+    ),
+    key(
         "router.token_file",
         Kind::Text,
         "",

@@ -57,7 +57,8 @@ mod tests {
         assert_eq!(weighed(Seen::Answered, ID, &failing), Seen::Troubled);
         let torn = [voice("a", 1, false), voice("b", 2, false), voice("c", 2, true)];
         assert_eq!(weighed(Seen::Answered, ID, &torn), Seen::Answered, "a torn rack has no voice");
-        let others = [voice("a", 1, false), voice("b", 2, false)].map(|one| Voice { fileserver: FileserverId(2), ..one });
+        let others = [voice("a", 1, false), voice("b", 2, false)]
+            .map(|one| Voice { fileserver: FileserverId(2), ..one });
         assert_eq!(weighed(Seen::Answered, ID, &others), Seen::Answered);
     }
 

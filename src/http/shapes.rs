@@ -4,7 +4,6 @@
 mod changes;
 mod drains;
 mod removals;
-
 mod work;
 
 pub use changes::{

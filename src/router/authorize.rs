@@ -100,7 +100,7 @@ const ANYBODY: &str = "anybody";
 /// Decides.
 #[derive(Debug)]
 pub struct Authorizer {
-    anonymous_reads: bool,
+    anonymous: Option<Access>,
     tokens: Option<TokenFile>,
     forge: Option<Forge>,
 }
@@ -108,19 +108,19 @@ pub struct Authorizer {
 impl Authorizer {
     /// Tokens, a forge, everybody: any of them, or none, and then nobody may anything.
     #[must_use]
-    pub const fn new(anonymous_reads: bool, tokens: Option<TokenFile>, forge: Option<Forge>) -> Self {
-        Self { anonymous_reads, tokens, forge }
+    pub const fn new(anonymous: Option<Access>, tokens: Option<TokenFile>, forge: Option<Forge>) -> Self {
+        Self { anonymous, tokens, forge }
     }
 
     /// Whether nobody will ever be let in.
     #[must_use]
     pub const fn lets_nobody_in(&self) -> bool {
-        !self.anonymous_reads && self.tokens.is_none() && self.forge.is_none()
+        self.anonymous.is_none() && self.tokens.is_none() && self.forge.is_none()
     }
 
     /// Whether this may be done.
     pub async fn may(&self, access: Access, subject: Subject<'_>, shown: Option<&Credentials>) -> Verdict {
-        let open = self.anonymous_reads && access == Access::Read;
+        let open = self.is_open(access);
         if let Some(shown) = shown
             && let Some(token) = self.tokens.as_ref().and_then(|tokens| tokens.find(&shown.secret))
         {
@@ -131,9 +131,16 @@ impl Authorizer {
             return Verdict::Allowed(ANYBODY.to_owned());
         }
         match &self.forge {
+            // There are no credentials that would do: asking for some leads nowhere.
+            None if self.tokens.is_none() && self.anonymous.is_some() => Verdict::ReadOnly,
             None => Verdict::Unknown,
             Some(forge) => self.by_forge(forge, access, subject, shown).await,
         }
+    }
+
+    /// Whether everybody may.
+    fn is_open(&self, access: Access) -> bool {
+        self.anonymous.is_some_and(|may| may >= access)
     }
 
     fn by_token(&self, access: Access, name: &str, token: &Token) -> Verdict {
@@ -141,8 +148,9 @@ impl Authorizer {
         if covers && token.access >= access {
             return Verdict::Allowed(token.name.clone());
         }
-        let reads = covers || self.anonymous_reads;
+        let reads = covers || self.is_open(Access::Read);
         match access {
+            _ if self.is_open(access) => Verdict::Allowed(token.name.clone()),
             Access::Read if reads => Verdict::Allowed(token.name.clone()),
             Access::Write if reads => Verdict::ReadOnly,
             _ => Verdict::Hidden,
@@ -161,7 +169,7 @@ impl Authorizer {
             return verdict;
         }
         // It may not be written: whether that may be said depends on whether it may be read.
-        let reads = self.anonymous_reads
+        let reads = self.is_open(Access::Read)
             || matches!(forge.ask(Access::Read, subject, shown).await, Verdict::Allowed(_));
         if reads { Verdict::ReadOnly } else { Verdict::Hidden }
     }
@@ -184,12 +192,12 @@ mod tests {
 
     const SECRET: &str = "a-long-secret";
 
-    fn authorizer(anonymous_reads: bool, rights: &str) -> (tempfile::NamedTempFile, Authorizer) {
+    fn authorizer(anonymous: Option<Access>, rights: &str) -> (tempfile::NamedTempFile, Authorizer) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = format!("# of tests\nci sha256:{} {rights}\n", tokens::digest(SECRET));
         std::fs::write(file.path(), text).unwrap();
         let tokens = TokenFile::open(file.path()).unwrap();
-        (file, Authorizer::new(anonymous_reads, Some(tokens), None))
+        (file, Authorizer::new(anonymous, Some(tokens), None))
     }
 
     fn basic(secret: &str) -> Credentials {
@@ -203,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_reads_and_writes_what_its_line_says_and_hides_the_rest() {
-        let (_file, writes) = authorizer(false, "write team/*");
+        let (_file, writes) = authorizer(None, "write team/*");
         let ci = Verdict::Allowed("ci".into());
         assert_eq!(ask(&writes, Access::Read, "team/a", Some(SECRET)).await, ci);
         assert_eq!(ask(&writes, Access::Write, "team/a", Some(SECRET)).await, ci);
@@ -211,14 +219,14 @@ mod tests {
             assert_eq!(ask(&writes, Access::Read, name, Some(SECRET)).await, Verdict::Hidden, "{name}");
             assert_eq!(ask(&writes, Access::Write, name, Some(SECRET)).await, Verdict::Hidden, "{name}");
         }
-        let (_file, reads) = authorizer(false, "read **");
+        let (_file, reads) = authorizer(None, "read **");
         assert_eq!(ask(&reads, Access::Read, "any/thing", Some(SECRET)).await, ci);
         assert_eq!(ask(&reads, Access::Write, "any/thing", Some(SECRET)).await, Verdict::ReadOnly);
     }
 
     #[tokio::test]
     async fn whoever_shows_nothing_or_nonsense_is_asked_who_he_is_whatever_the_name() {
-        let (_file, closed) = authorizer(false, "write **");
+        let (_file, closed) = authorizer(None, "write **");
         for name in ["there", "not-there"] {
             for access in [Access::Read, Access::Write] {
                 assert_eq!(ask(&closed, access, name, None).await, Verdict::Unknown);
@@ -229,11 +237,16 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_reads_where_that_is_allowed_and_nobody_writes_by_it() {
-        let (_file, open) = authorizer(true, "write team/*");
+        let alone = Authorizer::new(Some(Access::Read), None, None);
+        assert_eq!(ask(&alone, Access::Write, "x", None).await, Verdict::ReadOnly);
+        let (_file, open) = authorizer(Some(Access::Read), "write team/*");
         assert_eq!(ask(&open, Access::Read, "x", None).await, Verdict::Allowed("anybody".into()));
         assert_eq!(ask(&open, Access::Write, "x", None).await, Verdict::Unknown);
         assert_eq!(ask(&open, Access::Write, "x", Some(SECRET)).await, Verdict::ReadOnly);
         assert_eq!(ask(&open, Access::Read, "x", Some(SECRET)).await, Verdict::Allowed("ci".into()));
+        let (_file, home) = authorizer(Some(Access::Write), "read team/*");
+        assert_eq!(ask(&home, Access::Write, "x", None).await, Verdict::Allowed("anybody".into()));
+        assert_eq!(ask(&home, Access::Write, "x", Some(SECRET)).await, Verdict::Allowed("ci".into()));
     }
 
     #[test]

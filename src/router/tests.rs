@@ -1,7 +1,7 @@
 //! A router over HTTP, before agents that are made of scenarios: whatever one copy does, the next one serves.
 
-use super::authorize::Authorizer;
 use super::authorize::tokens::{TokenFile, digest};
+use super::authorize::{Access, Authorizer};
 use super::{Router, Settings};
 use crate::database::scratch::Scratch;
 use crate::database::{fileservers, repositories};
@@ -162,7 +162,7 @@ impl Fixture {
     }
 
     async fn open(does: &[Does]) -> Self {
-        Self::start(does, Authorizer::new(true, None, None), settings()).await
+        Self::start(does, Authorizer::new(Some(Access::Read), None, None), settings()).await
     }
 
     async fn get(&self, path: &str) -> (StatusCode, String) {
@@ -268,7 +268,7 @@ async fn when_no_copy_can_be_read_it_says_when_to_come_again() {
 #[tokio::test]
 async fn more_requests_than_may_run_are_told_to_come_again_at_once() {
     let few = Settings { requests: 2, ..settings() };
-    let all = Fixture::start(&[Does::Hang], Authorizer::new(true, None, None), few).await;
+    let all = Fixture::start(&[Does::Hang], Authorizer::new(Some(Access::Read), None, None), few).await;
     let hanging: Vec<_> = (0..2)
         .map(|_| {
             let address = format!("{}{REFS}", all.url);
@@ -309,7 +309,7 @@ async fn what_one_may_not_read_is_answered_like_what_is_not_there() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("ci sha256:{} read other/*\n", digest("secret"))).unwrap();
     let tokens = TokenFile::open(file.path()).unwrap();
-    let all = Fixture::start(&[Does::Serve], Authorizer::new(false, Some(tokens), None), settings()).await;
+    let all = Fixture::start(&[Does::Serve], Authorizer::new(None, Some(tokens), None), settings()).await;
     let client = reqwest::Client::new();
     let ask = async |name: &str, service: &str, secret: Option<&str>| {
         let request = client.get(format!("{}/{name}/info/refs?service={service}", all.url));

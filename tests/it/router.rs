@@ -237,10 +237,17 @@ fn no_read_fails_while_fileservers_are_killed_and_stopped_one_after_the_other() 
     let metrics = page(&pages, "/metrics");
     let saved =
         metrics.lines().find(|line| line.starts_with("trued_router_reads_saved_total")).expect("a count");
+    assert!(page(&pages, "/readyz").contains("200 OK"));
     println!("{} reads, {killed} killed, {stopped} stopped; {saved}", how_many());
     assert_ne!(saved, "trued_router_reads_saved_total 0", "no copy had to take over: nothing was shown");
     done(&place, &["clone", "-q", "--mirror", &format!("http://{router}/r1"), "last"]);
     assert!(git_passes(&place.join("last"), &["fsck", "--strict"]));
+    fleet.routers[0].signal("TERM");
+    until("it says that it is not ready", secs(5), || {
+        let answer = page(&pages, "/readyz");
+        if answer.contains("503") { Ok(()) } else { Err(answer) }
+    });
+    assert_eq!(fleet.routers[0].ends(secs(45)), Some(0), "{}", fleet.said());
     assert!(references(&sources.join("r1")).contains(&git(&place.join("last"), &["rev-parse", "main"])));
 }
 

@@ -21,6 +21,7 @@ use crate::model::grant::{Action, End, Enrolment, Grant};
 use crate::model::id::RepositoryId;
 use crate::queue::{Nudge, Post, Redis, RedisSettings, Reminders};
 use crate::repair::Repairs;
+use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
 use crate::worker::{self, Worker};
 use anyhow::Context as _;
@@ -303,7 +304,7 @@ impl Base {
         })
     }
 
-    /// Starts a router; `anybody`: everybody may read.
+    /// Starts a router; `anybody`: what everybody may.
     ///
     /// # Errors
     /// When the enrolment's key is none, or its files cannot be read.
@@ -312,7 +313,7 @@ impl Base {
         shutdown: &Shutdown,
         enrolment: &Enrolment,
         listener: TcpListener,
-        anybody: bool,
+        anybody: Option<Access>,
     ) -> anyhow::Result<()> {
         let authorizer = route::authorizer(&self.config.router, anybody)?;
         let with = Routing { config: &self.config, db: self.db.clone(), fleet: &self.fleet, enrolment };

@@ -3,23 +3,32 @@
 use super::super::enrolment;
 use super::super::failure::Failure;
 use crate::config::{Config, RouterConfig};
-use crate::database::Database;
 use crate::database::fleet::Fleet;
-use crate::fleet::Agents;
+use crate::database::{Database, fileservers};
+use crate::fleet::{Agents, CallError};
 use crate::http;
 use crate::http::ListenError;
 use crate::model::chance::Chance;
-use crate::model::grant::Enrolment;
-use crate::router::authorize::Authorizer;
+use crate::model::grant::{End, Enrolment};
+use crate::model::wire::RefusalCode;
 use crate::router::authorize::forge::Forge;
 use crate::router::authorize::tokens::TokenFile;
+use crate::router::authorize::{Access, Authorizer};
 use crate::router::names::Names;
 use crate::router::{Router, Settings};
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
+use futures::future::join_all;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+/// A controller tells agents of new parts when it next asks how they are: `observe.period`, 10 s.
+const BELIEVED_WITHIN: Duration = Duration::from_secs(30);
+/// Longest wait for one agent.
+const ASK_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a router is joined from.
 pub struct Routing<'a> {
@@ -45,11 +54,44 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     Ok(bound?)
 }
 
+/// What everybody may.
+#[must_use]
+pub const fn anonymous(config: &RouterConfig) -> Option<Access> {
+    match (config.anonymous_writes, config.anonymous_reads) {
+        (true, _) => Some(Access::Write),
+        (false, true) => Some(Access::Read),
+        (false, false) => None,
+    }
+}
+
+/// Waits until the agents that answer believe a router that was just added: a controller tells them of it. Those that
+/// do not answer are not waited for, and none for ever.
+pub async fn until_believed(db: &Database, agents: &Agents, shutdown: &Shutdown) {
+    let (until, stop) = (Instant::now() + BELIEVED_WITHIN, shutdown.token());
+    loop {
+        let all = fileservers::all(db).await.unwrap_or_default();
+        let asks = all.iter().map(async |one| {
+            let to = End { name: one.name.clone(), url: one.url.clone() };
+            let answer = agents.status(&to, ASK_WITHIN).await;
+            matches!(answer, Err(CallError::Refused(refusal)) if refusal.code == RefusalCode::Forbidden)
+        });
+        let strange = join_all(asks).await.into_iter().filter(|strange| *strange).count();
+        if strange == 0 || stop.is_cancelled() {
+            return;
+        }
+        if Instant::now() > until {
+            tracing::warn!(agents = strange, "agents do not know this router's key, and refuse its reads");
+            return;
+        }
+        tokio::time::sleep(ASK_WITHIN / 2).await;
+    }
+}
+
 /// Who may read and write.
 ///
 /// # Errors
 /// When the file of tokens cannot be read, or the authorizer's address will not do.
-pub fn authorizer(config: &RouterConfig, anybody: bool) -> anyhow::Result<Authorizer> {
+pub fn authorizer(config: &RouterConfig, anybody: Option<Access>) -> anyhow::Result<Authorizer> {
     let tokens = config.token_file.as_deref().map(TokenFile::open).transpose();
     let tokens =
         tokens.map_err(|error| Failure::usage(error.to_string()).hint("router.token_file names the file"))?;
@@ -80,18 +122,19 @@ impl Routing<'_> {
         listener: TcpListener,
         pages: Option<TcpListener>,
         authorizer: Authorizer,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Agents> {
         let Self { config, db, fleet, enrolment } = self;
         if enrolment.fleet != fleet.fleet_id {
             let (theirs, ours) = (&enrolment.fleet, &fleet.fleet_id);
             let message = format!("the enrolment is of fleet {theirs}, the database of fleet {ours}");
             return Err(Failure::usage(message).into());
         }
+        let agents = Agents::new(enrolment)?;
         let (metrics, counted) = Metrics::with_router();
         let router = Router {
             settings: settings(&config.router, &enrolment.part.name),
             database: db.clone(),
-            agents: Agents::new(enrolment)?,
+            agents: agents.clone(),
             authorizer,
             metrics: Arc::new(counted),
             chance: Arc::new(Chance::new(enrolment::seed()?)),
@@ -100,7 +143,7 @@ impl Routing<'_> {
         if let Some(listener) = pages {
             show(shutdown, listener, db, metrics, names);
         }
-        Ok(())
+        Ok(agents)
     }
 }
 

@@ -35,6 +35,8 @@ pub struct RouterConfig {
     pub filters: Vec<Filter>,
     /// Whether everybody may read.
     pub anonymous_reads: bool,
+    /// Whether everybody may push, too.
+    pub anonymous_writes: bool,
     /// The file of tokens.
     pub token_file: Option<PathBuf>,
     /// Who is asked; empty: nobody.
@@ -61,6 +63,7 @@ impl Reader<'_> {
             remembered: self.count("router.remembered")? as usize,
             filters: self.as_kind("router.filters", value::filters)?,
             anonymous_reads: self.as_kind("router.anonymous_reads", value::switch)?,
+            anonymous_writes: self.as_kind("router.anonymous_writes", value::switch)?,
             token_file: self.file("router.token_file"),
             authorizer: text("router.authorizer"),
             authorizer_cache: self.duration("router.authorizer_cache")?,
