@@ -47,13 +47,13 @@ pub enum Ended {
 impl Detector {
     /// What is thought of it.
     #[must_use]
-    pub const fn sight(&self) -> Sight {
+    pub const fn sight(self) -> Sight {
         self.sight
     }
 
     /// Whether it may get a request now.
     #[must_use]
-    pub const fn may_try(&self) -> bool {
+    pub const fn may_try(self) -> bool {
         match self.sight {
             Sight::Online => true,
             Sight::Probation => !self.trial,

@@ -72,7 +72,13 @@ impl Front {
             name: route.map_or(asked.bare(), |route| route.name.as_str()),
             id: route.map(|route| route.id.0),
         };
-        let shown = credentials(headers)?;
+        let shown = match credentials(headers) {
+            Ok(shown) => shown,
+            Err(Unclear::Unreadable) => return Err(self.refused(answers::who_are_you())),
+            Err(Unclear::Twice) => {
+                return Err(answers::bad_request("there are two authorizations in the request"));
+            }
+        };
         let who = match self.authorizer.may(access, subject, shown.as_ref()).await {
             Verdict::Allowed(who) => who,
             Verdict::Hidden => return Err(self.refused(answers::not_found())),
@@ -132,12 +138,12 @@ impl Front {
     }
 
     async fn serve(&self, admitted: Admitted, ask: &GitRead, replay: Option<Replay>, kind: Kind) -> Response {
-        let began = Instant::now();
+        let since = Instant::now();
         let Admitted { asked, route, permit, .. } = admitted;
         let counted = Counted::new(Arc::clone(&self.metrics), permit);
         match self.reads.begin(&asked, route, ask, replay).await {
             Ok(begun) => {
-                self.metrics.first_byte(began.elapsed());
+                self.metrics.first_byte(since.elapsed());
                 if begun.tries > 1 {
                     self.metrics.saved();
                 }
@@ -197,16 +203,23 @@ pub async fn handle(State(front): State<Arc<Front>>, request: Request) -> Respon
     }
 }
 
-/// What the client shows; what is there twice, or cannot be read, is as good as nothing.
-fn credentials(headers: &HeaderMap) -> Result<Option<Credentials>, Response> {
+/// Why nobody can tell what a client shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unclear {
+    Unreadable,
+    Twice,
+}
+
+/// What the client shows.
+fn credentials(headers: &HeaderMap) -> Result<Option<Credentials>, Unclear> {
     let mut shown = headers.get_all(header::AUTHORIZATION).iter();
     match (shown.next(), shown.next()) {
         (None, _) => Ok(None),
         (Some(one), None) => {
             let read = one.to_str().ok().and_then(Credentials::read);
-            read.map(Some).ok_or_else(answers::who_are_you)
+            read.map(Some).ok_or(Unclear::Unreadable)
         }
-        (Some(_), Some(_)) => Err(answers::bad_request("there are two authorizations in the request")),
+        (Some(_), Some(_)) => Err(Unclear::Twice),
     }
 }
 

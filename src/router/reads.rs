@@ -63,7 +63,7 @@ pub enum ReadError {
 #[derive(Debug)]
 pub struct Begun {
     /// Its first bytes.
-    pub begun: Vec<Bytes>,
+    pub head: Vec<Bytes>,
     /// What follows; none: that was all.
     pub rest: Option<Following>,
     /// How many copies were tried.
@@ -192,7 +192,7 @@ impl Reads {
                 let lacks = hold::lacks_what_is_wanted(&begun);
                 self.metrics.tried(if lacks { "not-our-ref" } else { "begun" });
                 let rest = rest.map(|blocks| Following { blocks, trying });
-                let begun = Begun { begun, rest, tries: 0 };
+                let begun = Begun { head: begun, rest, tries: 0 };
                 if lacks { Tried::Lacks(begun) } else { Tried::Begun(begun) }
             }
             Err(error) => {

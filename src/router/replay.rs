@@ -55,9 +55,8 @@ impl Replay {
         let mut blocks = body.into_data_stream();
         let (mut kept, mut size, mut taken) = (Vec::new(), 0, Vec::new());
         loop {
-            let block = match next(&mut blocks).await? {
-                None => return Ok(Self { kept, rest: None, sent: false, _room: taken }),
-                Some(block) => block,
+            let Some(block) = next(&mut blocks).await? else {
+                return Ok(Self { kept, rest: None, sent: false, _room: taken });
             };
             size += block.len();
             let kib = u32::try_from(block.len().div_ceil(1024)).unwrap_or(u32::MAX);

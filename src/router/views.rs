@@ -165,9 +165,7 @@ fn tell(view: &View) {
     let name = &view.end.name;
     match view.detector.sight() {
         Sight::Online => tracing::info!(fileserver.name = name, "a fileserver serves this router again"),
-        Sight::Probation => {
-            tracing::debug!(fileserver.name = name, "a fileserver answers: it is given a trial")
-        }
+        Sight::Probation => tracing::debug!(fileserver.name = name, "a fileserver answers again: a trial"),
         Sight::Offline => tracing::warn!(fileserver.name = name, "a fileserver is offline for this router"),
     }
 }

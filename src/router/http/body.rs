@@ -54,28 +54,27 @@ impl Drop for Counted {
 }
 
 /// The body of a read that began.
-#[must_use]
 pub fn of(begun: Begun, mut counted: Counted) -> Body {
-    let Begun { begun, rest, .. } = begun;
+    let Begun { head, rest, .. } = begun;
     let Some(rest) = rest else {
-        let whole: Vec<u8> = begun.concat();
+        let whole: Vec<u8> = head.concat();
         counted.metrics.bytes(whole.len());
         counted.note("served");
         return Body::from(whole);
     };
-    let passing = Passing { begun: begun.into_iter(), rest: Some(rest), counted };
+    let passing = Passing { head: head.into_iter(), rest: Some(rest), counted };
     Body::from_stream(futures::stream::unfold(passing, Passing::next))
 }
 
 struct Passing {
-    begun: std::vec::IntoIter<Bytes>,
+    head: std::vec::IntoIter<Bytes>,
     rest: Option<Following>,
     counted: Counted,
 }
 
 impl Passing {
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
-        if let Some(block) = self.begun.next() {
+        if let Some(block) = self.head.next() {
             self.counted.metrics.bytes(block.len());
             return Some((Ok(block), self));
         }
