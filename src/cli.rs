@@ -69,7 +69,10 @@ pub fn main() -> ExitCode {
 pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Arguments { global, command } = arguments;
     let people = matches!(command, Command::Up(_));
-    let long = matches!(command, Command::Up(_) | Command::Serve(_) | Command::Worker(_) | Command::Agent(_));
+    let long = matches!(
+        command,
+        Command::Up(_) | Command::Serve(_) | Command::Worker(_) | Command::Router(_) | Command::Agent(_)
+    );
     // A short command's own lines are enough; what runs for long tells what it does.
     let filter = match (long, people) {
         // Its events are lines on stdout already.
@@ -82,6 +85,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Up(up) => up::run(&global, up).await,
         Command::Serve(serve) => program::serve(&global, serve).await,
         Command::Worker(worker) => program::worker(&global, worker).await,
+        Command::Router(router) => program::router(&global, router).await,
         Command::Agent(agent) => program::agent(&global, agent).await,
         Command::Migrate(ask) => migrate::run(&global, ask).await,
         Command::Inventory(ask) => inventory::run(&global, ask).await,

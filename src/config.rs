@@ -12,5 +12,5 @@ pub mod value;
 pub use layers::{ConfigError, GoalSetting, Layers, Origin};
 pub use sections::{
     AgentConfig, Config, DispatchConfig, FleetConfig, GoalsConfig, HttpConfig, ObserveConfig, QueueConfig,
-    WorkerConfig,
+    RouterConfig, WorkerConfig,
 };

@@ -43,6 +43,7 @@ pub mod schedule;
 mod suspects;
 mod undoing;
 pub mod verdict;
+mod voices;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -52,6 +52,7 @@ pub mod removals;
 pub mod replicas;
 pub mod report;
 pub mod repositories;
+pub mod routing;
 pub(crate) mod rows;
 mod schema;
 pub mod scratch;

@@ -5,11 +5,16 @@
 //! silence; hanging up ends the work at the agent.
 
 mod away;
+pub mod budget;
 mod call;
+mod class;
 mod import;
 mod lines;
+mod read;
 
+pub use class::Class;
 pub use import::Importer;
+pub use read::{Blocks, GitRead};
 
 use crate::clock;
 use crate::model::Millis;

@@ -27,6 +27,8 @@ pub mod controller;
 
 pub mod worker;
 
+pub mod router;
+
 pub mod http;
 
 pub mod cli;

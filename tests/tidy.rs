@@ -35,6 +35,11 @@ const IMPORTS: &[(&str, &[&str], &str)] = &[
         &["model", "goal", "repair", "database", "queue"],
         "the API never calls an agent: an operator's wish is a row",
     ),
+    (
+        "router",
+        &["model", "repair", "fleet", "database", "queue"],
+        "routers know copies and agents, and nothing of what mends them",
+    ),
     ("clock", &["model"], "the clock is read, and reads nothing"),
     ("shutdown", &["model"], "whoever owns tasks does not know what they do"),
     ("config", &["model"], "configuration is values, not parts"),

@@ -5,6 +5,7 @@
 
 mod away;
 mod contents;
+mod deadline;
 mod objects;
 mod questions;
 mod tidy;
@@ -94,7 +95,16 @@ impl Agent {
 
 /// Waits for one of a bounded number of turns.
 async fn turn(turns: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Refusal> {
-    match tokio::time::timeout(TURN_WITHIN, Arc::clone(turns).acquire_owned()).await {
+    turn_within(turns, what, TURN_WITHIN).await
+}
+
+/// As [`turn`], for a caller that waits so long at most.
+async fn turn_within(
+    turns: &Arc<Semaphore>,
+    what: &str,
+    within: Duration,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    match tokio::time::timeout(within, Arc::clone(turns).acquire_owned()).await {
         Ok(Ok(permit)) => Ok(permit),
         Ok(Err(_)) | Err(_) => {
             Err(Refusal::new(RefusalCode::Busy, format!("as many {what} run here as may")))
@@ -194,6 +204,7 @@ fn routes(agent: &Arc<Agent>) -> Router {
             let refusal = Refusal::new(RefusalCode::BadRequest, "no such method for this path");
             (StatusCode::METHOD_NOT_ALLOWED, axum::Json(refusal))
         })
+        .layer(middleware::from_fn(deadline::in_time))
         .with_state(Arc::clone(agent))
 }
 
@@ -223,7 +234,9 @@ impl IntoResponse for Answer {
             RefusalCode::NotFound => StatusCode::NOT_FOUND,
             RefusalCode::OldEpoch | RefusalCode::Exists | RefusalCode::HistoryLost => StatusCode::CONFLICT,
             RefusalCode::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
-            RefusalCode::Busy | RefusalCode::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalCode::Busy | RefusalCode::Cancelled | RefusalCode::Expired => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             RefusalCode::BadRequest => StatusCode::BAD_REQUEST,
             RefusalCode::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             RefusalCode::SourceFailed => StatusCode::BAD_GATEWAY,

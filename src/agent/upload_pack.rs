@@ -8,6 +8,7 @@ use super::holds::Hold;
 use super::inventory::Inventory;
 use super::store::Store;
 use crate::model::id::RepositoryId;
+use crate::model::wire::read::Filter;
 use crate::model::wire::{Refusal, RefusalCode};
 use crate::shutdown::Shutdown;
 use axum::body::{Body, Bytes};
@@ -83,6 +84,13 @@ pub(super) enum Ask {
     Answer { request: Body, gzip: bool },
 }
 
+/// What a client may have beside: its protocol, and the filters that it may ask for.
+#[derive(Debug, Default)]
+pub(super) struct Wish {
+    pub(super) protocol: Option<&'static str>,
+    pub(super) filters: Vec<Filter>,
+}
+
 /// A validated `Git-Protocol`: nothing else of the client's wishes reaches git.
 pub(super) fn protocol(header: Option<&str>) -> Option<&'static str> {
     ["version=0", "version=1", "version=2"].into_iter().find(|known| header == Some(known))
@@ -97,15 +105,15 @@ pub(super) async fn serve(
     store: &Arc<Store>,
     tasks: &Shutdown,
     id: RepositoryId,
-    protocol: Option<&'static str>,
+    wish: &Wish,
     ask: Ask,
     reading: Reading,
 ) -> Result<Body, Refusal> {
     // A foreign setting in the copy's own configuration is undone before git reads it.
     let path = super::content::directory(store, id).await?;
     let advertisement = matches!(ask, Ask::Advertisement);
-    let mut command = store.git.command(Some(&path), arguments(advertisement));
-    if let Some(protocol) = protocol {
+    let mut command = store.git.command(Some(&path), arguments(advertisement, &wish.filters));
+    if let Some(protocol) = wish.protocol {
         command = command.env("GIT_PROTOCOL", protocol.into());
     }
     let hold = store.holds.read(id).await;
@@ -128,7 +136,7 @@ pub(super) async fn serve(
     } else {
         drop(stdin);
     }
-    let mut first = if advertisement && protocol != Some("version=2") {
+    let mut first = if advertisement && wish.protocol != Some("version=2") {
         b"001e# service=git-upload-pack\n0000".to_vec()
     } else {
         Vec::new()
@@ -152,11 +160,14 @@ pub(super) async fn serve(
 }
 
 /// Upload-pack with every setting fixed that a repository's own configuration could turn.
-fn arguments(advertisement: bool) -> Vec<OsString> {
-    let settings = ["uploadpack.allowAnySHA1InWant=true", "uploadpack.allowFilter=false"];
+fn arguments(advertisement: bool, filters: &[Filter]) -> Vec<OsString> {
+    let allowed = |setting: String| ["-c".into(), setting.into()];
     let mut arguments: Vec<OsString> = Vec::new();
-    for setting in settings {
-        arguments.extend(["-c".into(), setting.into()]);
+    arguments.extend(allowed("uploadpack.allowAnySHA1InWant=true".to_owned()));
+    arguments.extend(allowed(format!("uploadpack.allowFilter={}", !filters.is_empty())));
+    arguments.extend(allowed("uploadpackfilter.allow=false".to_owned()));
+    for filter in filters {
+        arguments.extend(allowed(format!("uploadpackfilter.{filter}.allow=true")));
     }
     arguments.extend(["upload-pack".into(), "--strict".into(), "--stateless-rpc".into()]);
     if advertisement {

@@ -91,6 +91,8 @@ pub enum Command {
     Serve(Serve),
     /// Run a worker.
     Worker(Worker),
+    /// Run a router: Git clients' requests over HTTP.
+    Router(Router),
     /// Run a fileserver's agent.
     Agent(Agent),
     /// Bring the database's tables up to date.
@@ -142,6 +144,9 @@ pub struct Up {
     /// The database, instead of a file in the data directory.
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
+    /// Address that Git clients clone from; without it, a free port of this machine's own, the same at each start.
+    #[arg(long, value_name = "ADDR")]
+    pub router_listen: Option<SocketAddr>,
     /// Bytes that each fileserver says it has, such as 10GiB; without it, an equal share of the disk.
     #[arg(long, value_parser = checked_size, value_name = "SIZE")]
     pub capacity: Option<String>,
@@ -182,6 +187,20 @@ pub struct Worker {
     /// The database.
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
+}
+
+/// `trued router`
+#[derive(Debug, Args)]
+pub struct Router {
+    /// The router's enrolment file, from `trued part add router NAME`.
+    #[arg(long, value_name = "FILE")]
+    pub enrolment: PathBuf,
+    /// The database.
+    #[arg(long, value_name = "URL")]
+    pub database_url: Option<String>,
+    /// Address that Git clients' requests come to.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// `trued agent`

@@ -33,6 +33,7 @@ async fn add(
     let role = match role {
         AddedRole::Worker => Role::Worker,
         AddedRole::Controller => Role::Controller,
+        AddedRole::Router => Role::Router,
     };
     let (part, secret) = enrolment::new_part(name, role)?;
     let database_url = database_url.map(|url| settings::database_url(global, Some(&url))).transpose()?;

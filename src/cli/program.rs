@@ -1,11 +1,12 @@
-//! `trued serve`, `worker`, `agent`: one part each; and the joining of parts that `up` uses too.
+//! `trued serve`, `worker`, `router`, `agent`: one part each; and the joining of parts that `up` uses too.
 
 pub mod asking;
 pub mod files;
 pub mod join;
 pub mod notify;
+pub mod route;
 
-use super::args::{Agent, Global, Serve, Worker};
+use super::args::{Agent, Global, Router, Serve, Worker};
 use super::failure::{Exit, Failure};
 use super::{enrolment, migrate, settings};
 use crate::agent::{self, AgentError, Listen, Options, SweepSettings};
@@ -98,6 +99,40 @@ pub async fn worker(global: &Global, ask: Worker) -> anyhow::Result<Exit> {
         base.show(&shutdown, listener);
     }
     eprintln!("ready: worker {}", enrolment.part.name);
+    notify::ready(&shutdown);
+    run_until_stopped(&shutdown, leave).await
+}
+
+/// `trued router`
+///
+/// # Errors
+/// When it cannot start.
+pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
+    let flags = [
+        ("--database-url", "database.url", ask.database_url),
+        ("--listen", "router.listen", ask.listen.map(|address| address.to_string())),
+    ];
+    let (_, config) = settings::with_flags(global, &flags)?;
+    let url = settings::required(config.database_url.clone())?;
+    let enrolment = enrolment::read(&ask.enrolment, Role::Router)?;
+    let listener = route::bind(config.router.listen).await?;
+    let pages = match config.router.pages {
+        Some(address) => Some(http::bind(address).await?),
+        None => None,
+    };
+    let authorizer = route::authorizer(&config.router, route::anonymous(&config.router))?;
+    let (db, fleet) = migrate::open_current(&url).await?;
+    let leave = Leave { drain: config.http.drain, within: ENDS_WITHIN.max(config.router.shutdown_grace) };
+    let shutdown = Shutdown::new();
+    let address = listener.local_addr()?;
+    let keep = (db.clone(), shutdown.token());
+    shutdown.spawn(async move { keep.0.keep(keep.1).await });
+    join::tell_seen(&db, &shutdown, &enrolment.part.id);
+    let known = db.clone();
+    let with = route::Routing { config: &config, db, fleet: &fleet, enrolment: &enrolment };
+    let agents = with.start(&shutdown, listener, pages, authorizer)?;
+    route::until_believed(&known, &agents, &shutdown).await;
+    eprintln!("ready: router {} at http://{address}", enrolment.part.name);
     notify::ready(&shutdown);
     run_until_stopped(&shutdown, leave).await
 }

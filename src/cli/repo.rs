@@ -100,10 +100,11 @@ pub fn render(one: &RepositoryShown) -> String {
     });
     let columns = ["FILESERVER", "RACK", "STATE", "IN SYNC", "CHECKSUM", "VERIFIED", "PATH"];
     format!(
-        "{} (repository {}{})\n{} copies wanted; {} seats, {} must agree on a push; version {}; checksum {}\n\n{}{}",
+        "{} (repository {}{})\n{}{} copies wanted; {} seats, {} must agree on a push; version {}; checksum {}\n\n{}{}",
         one.name,
         one.id,
         one.removed_at.map_or_else(String::new, |at| format!(", removed {}", moment(at, now))),
+        one.clone_url.as_ref().map_or_else(String::new, |url| format!("{url}\n")),
         one.wanted,
         one.seats,
         quorum(one.seats),

@@ -10,7 +10,7 @@ use super::client::UpFile;
 use super::failure::Exit;
 use super::program::files::{self, Directories};
 use super::program::join::{Base, Controlling};
-use super::program::{ENDS_WITHIN, notify, stopped};
+use super::program::{ENDS_WITHIN, notify, route, stopped};
 use super::{migrate, output, settings};
 use crate::config::{Config, Layers};
 use crate::database::{Database, fileservers};
@@ -18,6 +18,7 @@ use crate::goal::library::write_shipped;
 use crate::http;
 use crate::model::fleet::Health;
 use crate::repair;
+use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
 use anyhow::Context as _;
 use child::Children;
@@ -50,6 +51,7 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
             ("--schedule", "goals.schedule", ask.schedule.clone()),
             ("--grace", "fleet.grace", ask.grace.clone()),
             ("--capacity", "agent.capacity", ask.capacity.clone()),
+            ("--router-listen", "router.listen", ask.router_listen.map(|address| address.to_string())),
         ],
     )?;
     if layers.is_default("worker.shutdown_grace") {
@@ -67,6 +69,23 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
         Some(configured) => configured,
         None => share_of_disk(data.path(), members.agents.len())?,
     };
+    let routing = route::bind(if layers.is_default("router.listen") {
+        SocketAddr::from(([127, 0, 0, 1], members.router_port))
+    } else {
+        config.router.listen
+    })
+    .await?;
+    let cloned_from = format!("http://{}", routing.local_addr()?);
+    if config.router.url.is_empty() {
+        config.router.url.clone_from(&cloned_from);
+    }
+    // Whoever reaches this machine's own loopback is at home, unless somebody says otherwise.
+    let unset = |key: &str| layers.is_default(key);
+    let anybody = if unset("router.anonymous_reads") && unset("router.anonymous_writes") {
+        Some(Access::Write)
+    } else {
+        route::anonymous(&config.router)
+    };
     let shutdown = Shutdown::new();
     let goals = std::path::absolute(&directories.goals)?;
     let base = Base::new(global, config, db.clone(), identity, directories).await?;
@@ -74,11 +93,12 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     children.start(&shutdown)?;
     base.control(&shutdown, Controlling { enrolment: &members.controller, listener }).await?;
     base.work(&shutdown, &members.worker)?;
+    base.route(&shutdown, &members.router, routing, anybody)?;
     data.announce(&UpFile { url: format!("http://{address}"), pid: std::process::id() })?;
     let stop = shutdown.token();
     tokio::select! {
         ready = ready(&db, &members.agents) => {
-            tell(address, &data, &goals, &children, ready?);
+            tell(address, &cloned_from, &data, &goals, &children, ready?);
             notify::ready(&shutdown);
             tokio::select! {
                 () = stopped() => {}
@@ -159,9 +179,17 @@ async fn ready(db: &Database, agents: &[Member]) -> anyhow::Result<bool> {
     }
 }
 
-fn tell(address: SocketAddr, data: &DataDirectory, goals: &Path, children: &Children, all: bool) {
+fn tell(
+    address: SocketAddr,
+    cloned_from: &str,
+    data: &DataDirectory,
+    goals: &Path,
+    children: &Children,
+    all: bool,
+) {
     let state = if all { "ready" } else { "ready, but not all fileservers are online" };
     output::line(&format!("{state}: http://{address}"));
+    output::line(&format!("router       {cloned_from}  (git clone {cloned_from}/NAME.git)"));
     output::line(&format!("data         {}", data.path().display()));
     output::line(&format!("goals        {}", goals.display()));
     for line in children.lines() {

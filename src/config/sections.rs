@@ -1,5 +1,9 @@
 //! One small struct a concern, made from the layers once at start.
 
+mod router;
+
+pub use router::RouterConfig;
+
 use super::layers::{ConfigError, GoalSetting, Layers};
 use super::value;
 use crate::model::Millis;
@@ -37,6 +41,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// How long what has ended is kept.
     pub retention: RetentionConfig,
+    /// Routers.
+    pub router: RouterConfig,
     /// Agents.
     pub agent: AgentConfig,
 }
@@ -226,6 +232,7 @@ impl Config {
                 attempts: read.duration("retention.attempts")?,
                 evaluations: read.duration("retention.evaluations")?,
             },
+            router: read.router()?,
             agent: AgentConfig {
                 capacity: (capacity > 0).then_some(capacity),
                 bytes_per_second: read.as_kind("agent.bytes_per_second", value::size)?,
@@ -323,7 +330,7 @@ mod tests {
         let said = message("[fleet]\ngrace = \"20s\"\n\n[goals]\nschedul = \"x\"\n");
         insta::assert_snapshot!(said, @"trued.toml:5: unknown key goals.schedul; did you mean goals.schedule?");
         let said = message("[nonsense]\nx = 1\n");
-        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, pressure, audit, retention, agent");
+        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, pressure, audit, retention, router, agent");
     }
 
     #[test]

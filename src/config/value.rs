@@ -1,6 +1,8 @@
 //! What values are: durations, sizes, counts, addresses, schedules. Text in, a checked value out.
 
 use crate::model::Millis;
+use crate::model::token::UnknownWord;
+use crate::model::wire::read::Filter;
 use std::net::SocketAddr;
 use std::str::FromStr as _;
 
@@ -32,6 +34,10 @@ pub enum Kind {
     RedisUrl,
     /// Cron with seconds.
     Schedule,
+    /// `http://…` or `https://…`; may be empty.
+    HttpUrl,
+    /// Kinds of filters of partial clones, separated by spaces; may be empty.
+    Filters,
 }
 
 impl Kind {
@@ -52,6 +58,8 @@ impl Kind {
             Self::DatabaseUrl => database_url(text),
             Self::RedisUrl => redis_url(text),
             Self::Schedule => schedule(text).map(|_| ()),
+            Self::HttpUrl => http_url(text),
+            Self::Filters => filters(text).map(|_| ()),
         }
     }
 
@@ -68,6 +76,8 @@ impl Kind {
             Self::DatabaseUrl => "sqlite:PATH or postgres://…",
             Self::RedisUrl => "redis://HOST:PORT or rediss://HOST:PORT",
             Self::Schedule => "cron with seconds, such as 0 */2 * * * *",
+            Self::HttpUrl => "http://HOST:PORT/PATH",
+            Self::Filters => "kinds of filters, such as blob:none tree",
         }
     }
 }
@@ -166,6 +176,22 @@ pub fn schedule(text: &str) -> Result<cron::Schedule, String> {
         ));
     }
     cron::Schedule::from_str(text).map_err(|error| format!("{text:?} is not cron with seconds: {error}"))
+}
+
+fn http_url(text: &str) -> Result<(), String> {
+    let known = ["http://", "https://"].iter().any(|start| text.starts_with(start));
+    if text.is_empty() || known && !text.contains(char::is_whitespace) {
+        return Ok(());
+    }
+    Err(format!("{text:?} is not an address such as http://127.0.0.1:8080/path"))
+}
+
+/// Reads kinds of filters, separated by spaces.
+///
+/// # Errors
+/// When git knows no such filter.
+pub fn filters(text: &str) -> Result<Vec<Filter>, String> {
+    text.split_whitespace().map(|word| word.parse().map_err(|error: UnknownWord| error.to_string())).collect()
 }
 
 fn database_url(text: &str) -> Result<(), String> {

@@ -8,7 +8,9 @@ use super::inventory::{self, Compared};
 use super::metrics::add;
 use super::right::Right;
 use super::verdict::{compared, other_root, verdict};
+use super::voices::{self, weighed};
 use super::{Shared, millis};
+use crate::database::routing::{self, Voice};
 use crate::database::{self, fileservers, parts};
 use crate::fleet::CallError;
 use crate::model::Millis;
@@ -57,6 +59,8 @@ struct Observer {
     writes: bool,
     watched: BTreeMap<FileserverId, Watched>,
     parts: PartsList,
+    /// What other parts saw lately.
+    voices: Vec<Voice>,
     asks: JoinSet<(FileserverId, Result<Status, CallError>)>,
     /// Lists of parts on their way to agents.
     tellings: JoinSet<()>,
@@ -71,6 +75,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         writes: false,
         watched: BTreeMap::new(),
         parts: PartsList { parts: Vec::new() },
+        voices: Vec::new(),
         asks: JoinSet::new(),
         tellings: JoinSet::new(),
         comparisons: JoinSet::new(),
@@ -108,15 +113,19 @@ impl Observer {
             let rows = fileservers::all(&self.shared.database).await?;
             let parts = parts::list(&self.shared.database).await?;
             let now = self.shared.database.now().await?;
-            Ok::<_, database::DatabaseError>((rows, parts, now))
+            let voices = routing::voices(&self.shared.database, voices::YOUNGER).await?;
+            Ok::<_, database::DatabaseError>((rows, parts, now, voices))
         };
         match read.await {
-            Ok((rows, parts, now)) => {
+            Ok((rows, parts, now, voices)) => {
+                self.voices = voices;
                 self.shared.set_clock(now);
                 self.parts = PartsList { parts };
                 self.adopt(rows);
             }
             Err(error) => {
+                // What they saw is old by now.
+                self.voices.clear();
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "fileservers could not be read; those known are asked on");
             }
@@ -190,7 +199,7 @@ impl Observer {
             Err(_) => Seen::Missed,
         };
         let was = watched.detector.health;
-        let changed = watched.detector.observe(seen, now, pace.forget);
+        let changed = watched.detector.observe(weighed(seen, id, &self.voices), now, pace.forget);
         watched.asked = false;
         watched.ask_at += watched.detector.interval(&pace);
         add(&self.shared.metrics.statuses_missed, u64::from(seen != Seen::Answered));

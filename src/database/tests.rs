@@ -21,6 +21,7 @@ mod inventory;
 mod places;
 mod removals;
 mod replicas;
+mod routing;
 mod statements;
 mod steering;
 mod suspects;

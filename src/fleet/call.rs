@@ -53,6 +53,17 @@ impl<'a> Call<'a> {
         self
     }
 
+    pub(super) fn header(mut self, name: &str, value: &str) -> Self {
+        self.request = self.request.header(name, value);
+        self
+    }
+
+    /// Its answer, begun within this time; what follows is the caller's to wait for.
+    pub(super) async fn begun(self, within: Duration) -> Result<Response, CallError> {
+        let to = self.to;
+        timed(to, within, self.send()).await
+    }
+
     /// Its answer, all of it within this time.
     pub(super) async fn answer<T: DeserializeOwned>(self, within: Duration) -> Result<T, CallError> {
         let to = self.to;

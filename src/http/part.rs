@@ -25,7 +25,12 @@ pub struct Part {
     pub stopping: CancellationToken,
     /// What it counts.
     pub metrics: Arc<Metrics>,
+    /// What keeps it from its work while the database cannot be worked with; none: just that.
+    pub without_sql: Option<Arc<Trouble>>,
 }
+
+/// What is wrong, in a sentence; nothing, where the part goes on.
+pub type Trouble = dyn Fn() -> Option<String> + Send + Sync;
 
 /// Answers until the program stops.
 ///
@@ -44,6 +49,10 @@ pub async fn serve(listener: TcpListener, part: Part) -> std::io::Result<()> {
 /// Ready: the database can be worked with, and nobody asked it to stop.
 async fn readyz(State(part): State<Part>) -> Response {
     let trouble = part.db.standing().trouble();
+    let trouble = match &part.without_sql {
+        Some(goes_on) if trouble.is_some() => goes_on(),
+        _ => trouble,
+    };
     let stopping = part.leaving.is_cancelled().then(|| "the program is stopping".to_owned());
     match stopping.or(trouble) {
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),

@@ -27,9 +27,9 @@ pub async fn list(State(api): State<Api>) -> Answer<Enrolled> {
 /// When the name, role or key will not do, the name is taken, or the engine fails.
 pub async fn add(State(api): State<Api>, Json(ask): Json<AddPart>) -> Answer<Enrolled> {
     check_name("a part", &ask.name)?;
-    if !matches!(ask.role, Role::Controller | Role::Worker) {
+    if !matches!(ask.role, Role::Controller | Role::Worker | Role::Router) {
         return Err(Problem::bad_request(format!("a part of role {} is not added like this", ask.role))
-            .hint("controller and worker are; a fileserver is added with `trued fileserver add`"));
+            .hint("controller, worker and router are; a fileserver is added with `trued fileserver add`"));
     }
     let part = Part { id: ask.name.clone(), name: ask.name, role: ask.role, public_key: ask.public_key };
     check_key(&part)?;

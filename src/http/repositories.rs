@@ -10,6 +10,7 @@ use crate::model::fleet::{Fileserver, Health, Replica, ReplicaState, Repository,
 use crate::model::id::{FileserverId, RepositoryId};
 use axum::Json;
 use axum::extract::{Path, Query, State};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -21,6 +22,10 @@ const MOST: i64 = 1_000;
 
 /// Most copies of one repository that may be wanted.
 pub const MOST_WANTED: u32 = 16;
+
+/// What does not stand for itself in an address.
+const IN_ADDRESSES: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'+');
 
 /// What is asked for.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -128,6 +133,7 @@ pub async fn shown(api: &Api, mut one: Repository) -> Result<RepositoryShown, Pr
     replicas.sort_by(|a, b| a.fileserver.cmp(&b.fileserver));
     Ok(RepositoryShown {
         id: one.id,
+        clone_url: clone_url(&api.clone_base, &one),
         name: one.name,
         wanted: one.wanted,
         seats: one.seats,
@@ -137,6 +143,15 @@ pub async fn shown(api: &Api, mut one: Repository) -> Result<RepositoryShown, Pr
         replicas,
         quarantined: quarantined(api, one.id).await?,
     })
+}
+
+/// Where clients find it: below the routers' address, by its name as addresses have it.
+fn clone_url(base: &str, one: &Repository) -> Option<String> {
+    if base.is_empty() || one.removed_at.is_some() {
+        return None;
+    }
+    let name = utf8_percent_encode(one.name.trim_end_matches(".git"), IN_ADDRESSES);
+    Some(format!("{base}/{name}.git"))
 }
 
 /// `PUT /api/v1/repositories/{name}/wanted`

@@ -4,7 +4,6 @@
 mod changes;
 mod drains;
 mod removals;
-
 mod work;
 
 pub use changes::{
@@ -304,6 +303,9 @@ pub struct RepositoryShown {
     pub id: RepositoryId,
     /// Its name.
     pub name: String,
+    /// Where Git clients find it; none: nobody told the API where routers are, or it was removed.
+    #[serde(default)]
+    pub clone_url: Option<String>,
     /// Copies wanted.
     pub wanted: u32,
     /// Replicas that share in a push's verdict.

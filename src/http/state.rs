@@ -66,6 +66,8 @@ pub struct Api {
     pub fleet: String,
     /// The fleet's checksum key, for agents' enrolments.
     pub checksum_key: ChecksumKey,
+    /// Where clients reach the routers; empty: nobody said.
+    pub clone_base: String,
     /// Percent of a disk that new copies may fill.
     pub fill_limit: i64,
     /// What carries reminders between processes; none: nothing does.

@@ -55,6 +55,7 @@ fn fixture_on(scratch: Scratch) -> Fixture {
         },
         fleet: FLEET.into(),
         checksum_key: ChecksumKey { id: 1, secret: [1; 32] },
+        clone_base: "http://git.example".into(),
         fill_limit: 90,
         post: None,
         pace: Arc::new(std::sync::atomic::AtomicU32::new(100)),
@@ -212,7 +213,7 @@ async fn a_repository_has_just_the_promised_fields() {
     let finish = format!("/api/v1/imports/{}/finish", plan.id);
     let (_, shown) = fixture.ask("POST", &finish, Some(Fixture::receipts(&plan, &[7, 7, 7]))).await;
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&shown), "checksum id name replicas seats version wanted");
+    assert_eq!(keys(&shown), "checksum clone_url id name replicas seats version wanted");
     assert_eq!(keys(&shown["replicas"][0]), "checksum fileserver in_sync path rack state verified_at");
     let (_, list) = fixture.ask("GET", "/api/v1/fileservers", None).await;
     assert_eq!(keys(&list), "fileservers");

@@ -42,10 +42,14 @@
 //! ([`Line`]); the last one is `done` or `error`. A stream that ends without either was
 //! broken off. A caller that hangs up ends the work.
 //!
+//! **Deadlines**: a request may say how many milliseconds its caller still waits ([`read::DEADLINE_HEADER`]);
+//! one that comes too late is refused before any work.
+//!
 //! **Errors** are [`Refusal`] with a status of 4xx or 5xx.
 
 mod away;
 pub mod push;
+pub mod read;
 
 pub use away::{
     PurgeAnswer, PurgeRequest, Purged, QuarantineAnswer, QuarantineEntry, QuarantinePage, QuarantineRequest,
@@ -86,6 +90,8 @@ words!(
         Cancelled = "cancelled",
         /// The copy here journals a higher version than the caller's: SQL went back.
         HistoryLost = "history-lost",
+        /// It came too late: its caller waits for no answer any more.
+        Expired = "expired",
         /// Anything else, in the message.
         Failed = "failed",
     }

@@ -1,5 +1,7 @@
 //! The registry behind `/metrics`. Labels are bounded: goals, repairs, outcomes, healths; never a repository.
 
+pub mod router;
+
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;

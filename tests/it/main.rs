@@ -22,6 +22,7 @@ mod redis;
 mod refusals;
 mod removal;
 mod resume;
+mod router;
 mod split;
 mod support;
 mod tls;

@@ -1,9 +1,11 @@
 //! Reading a repository: references, the files of a first copy, Git's smart HTTP.
 
-use super::{Agent, Answer, query, repository, turn};
+use super::deadline;
+use super::{Agent, Answer, query, repository, turn, turn_within};
 use crate::agent::content;
-use crate::agent::upload_pack::{self, Ask};
+use crate::agent::upload_pack::{self, Ask, Wish};
 use crate::model::grant::Action;
+use crate::model::wire::read::{FILTERS_HEADER, Filter};
 use crate::model::wire::{Manifest, Refusal, RefusalCode};
 use axum::Json;
 use axum::body::Body;
@@ -161,10 +163,13 @@ async fn ask_git(
     headers: &HeaderMap,
     ask: Ask,
 ) -> Result<Body, Refusal> {
-    let reading = agent.reads.begin(turn(&agent.serving, "reads").await?);
+    let permit = turn_within(&agent.serving, "reads", deadline::patience(headers)).await?;
+    let reading = agent.reads.begin(permit);
     let protocol = headers.get("git-protocol").and_then(|value| value.to_str().ok());
     let protocol = upload_pack::protocol(protocol);
-    upload_pack::serve(&agent.store, &agent.tasks, id, protocol, ask, reading).await
+    let filters = headers.get(FILTERS_HEADER).and_then(|value| value.to_str().ok());
+    let wish = Wish { protocol, filters: Filter::split(filters.unwrap_or_default()) };
+    upload_pack::serve(&agent.store, &agent.tasks, id, &wish, ask, reading).await
 }
 
 fn git_answer(kind: &'static str, body: Body) -> Response {

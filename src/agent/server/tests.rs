@@ -7,6 +7,7 @@ use super::super::{AgentError, Listen, Options, SweepSettings, long, run};
 use super::*;
 use crate::agent::layout::Layout;
 use crate::model::grant::{End, Grant, Role};
+use crate::model::wire::read::DEADLINE_HEADER;
 use crate::model::wire::{InventoryPage, PartsList, Progress, Status};
 use reqwest::Method;
 use std::net::SocketAddr;
@@ -310,6 +311,25 @@ async fn an_old_epoch_is_refused_before_anything_is_done_also_after_a_restart() 
     assert_eq!(response.json::<Refusal>().await.unwrap().code, RefusalCode::OldEpoch);
     let none = Grant { epoch: None, ..old };
     assert_eq!(agent.ask(Method::POST, path, &none, r#"{"reason":"test"}"#).await.status(), 403);
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_comes_too_late_is_refused_before_any_work() {
+    let root = tempfile::tempdir().unwrap();
+    let agent = start(options(root.path())).await;
+    let read = grant(Role::Router, Action::Read, Some(ID), "alpha");
+    let refs = format!("{}/v1/repositories/{ID}/git/info/refs?service=git-upload-pack", agent.url);
+    for (left, status, code) in [
+        ("0", 503, RefusalCode::Expired),
+        ("soon", 400, RefusalCode::BadRequest),
+        ("900", 404, RefusalCode::NotFound),
+    ] {
+        let request = reqwest::Client::new().get(&refs).header(DEADLINE_HEADER, left);
+        let response = request.header(GRANT_HEADER, read.sign(&key(&read.part))).send().await.unwrap();
+        assert_eq!(response.status(), status, "{left}");
+        assert_eq!(response.json::<Refusal>().await.unwrap().code, code, "{left}");
+    }
     agent.stop().await;
 }
 

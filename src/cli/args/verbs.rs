@@ -43,6 +43,8 @@ pub enum AddedRole {
     Worker,
     /// Evaluates, dispatches, observes.
     Controller,
+    /// Takes Git clients' requests.
+    Router,
 }
 
 /// Flags of every change.
@@ -74,7 +76,7 @@ pub enum RepoVerb {
         /// Its name.
         name: String,
         /// Copies wanted.
-        #[arg(long, default_value_t = 3, value_name = "N")]
+        #[arg(long, alias = "wanted", default_value_t = 3, value_name = "N")]
         replicas: u32,
         /// The hash its objects are named by: sha1 or sha256.
         #[arg(long, default_value = "sha1", value_name = "FORMAT")]

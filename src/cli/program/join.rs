@@ -6,6 +6,7 @@ use super::super::failure::Failure;
 use super::super::settings;
 use super::asking;
 use super::files::{self, Asking, Directories, Files, Over, Shared, subjects};
+use super::route::{self, Routing};
 use crate::agent::layout::Layout;
 use crate::config::Config;
 use crate::controller::{self, Controller, Pace};
@@ -21,6 +22,7 @@ use crate::model::grant::{Action, End, Enrolment, Grant};
 use crate::model::id::RepositoryId;
 use crate::queue::{Nudge, Post, Redis, RedisSettings, Reminders};
 use crate::repair::Repairs;
+use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
 use crate::worker::{self, Worker};
 use anyhow::Context as _;
@@ -134,7 +136,7 @@ impl Base {
                 stop.cancel();
             }
         });
-        self.tell_seen(shutdown, &with.enrolment.part.id);
+        tell_seen(&self.db, shutdown, &with.enrolment.part.id);
         Ok(())
     }
 
@@ -169,7 +171,7 @@ impl Base {
             shutdown.spawn(redis.hear_reminders(self.reminders.clone(), shutdown.token()));
         }
         shutdown.spawn(worker.run(shutdown.token()));
-        self.tell_seen(shutdown, &enrolment.part.id);
+        tell_seen(&self.db, shutdown, &enrolment.part.id);
         Ok(())
     }
 
@@ -181,6 +183,7 @@ impl Base {
             leaving: shutdown.leaving(),
             stopping: shutdown.token(),
             metrics: Arc::default(),
+            without_sql: None,
         };
         shutdown.spawn(async move {
             if let Err(error) = http::part::serve(listener, part).await {
@@ -292,6 +295,7 @@ impl Base {
             },
             fleet: self.fleet.fleet_id.clone(),
             checksum_key: self.fleet.checksum_key.clone(),
+            clone_base: self.config.router.url.clone(),
             fill_limit: self.config.fleet.fill_limit,
             post: self.post(),
             pace: Arc::clone(&self.pace),
@@ -301,24 +305,42 @@ impl Base {
         })
     }
 
-    /// Says that a part has started, and then now and again that it is there.
-    fn tell_seen(&self, shutdown: &Shutdown, id: &str) {
-        let (db, id, stop) = (self.db.clone(), id.to_owned(), shutdown.token());
-        shutdown.spawn(async move {
-            let mut started = true;
-            loop {
-                if let Err(error) = parts::seen(&db, &id, started).await {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "a part could not be seen");
-                } else {
-                    started = false;
-                }
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(Duration::from_secs(30)) => {}
-                }
-            }
-        });
+    /// Starts a router; `anybody`: what everybody may.
+    ///
+    /// # Errors
+    /// When the enrolment's key is none, or its files cannot be read.
+    pub fn route(
+        &self,
+        shutdown: &Shutdown,
+        enrolment: &Enrolment,
+        listener: TcpListener,
+        anybody: Option<Access>,
+    ) -> anyhow::Result<()> {
+        let authorizer = route::authorizer(&self.config.router, anybody)?;
+        let with = Routing { config: &self.config, db: self.db.clone(), fleet: &self.fleet, enrolment };
+        with.start(shutdown, listener, None, authorizer)?;
+        tell_seen(&self.db, shutdown, &enrolment.part.id);
+        Ok(())
     }
+}
+
+/// Says that a part has started, and then now and again that it is there.
+pub fn tell_seen(db: &Database, shutdown: &Shutdown, id: &str) {
+    let (db, id, stop) = (db.clone(), id.to_owned(), shutdown.token());
+    shutdown.spawn(async move {
+        let mut started = true;
+        loop {
+            if let Err(error) = parts::seen(&db, &id, started).await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a part could not be seen");
+            } else {
+                started = false;
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_secs(30)) => {}
+            }
+        }
+    });
 }
 
 /// Redis, if the configuration names one.

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
+/// The router's name, and that of its port.
+const ROUTER: &str = "router";
+
 /// One fileserver of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
@@ -31,6 +34,10 @@ pub struct Members {
     pub controller: Enrolment,
     /// The worker.
     pub worker: Enrolment,
+    /// The router.
+    pub router: Enrolment,
+    /// Its port on loopback.
+    pub router_port: u16,
     /// The fileservers.
     pub agents: Vec<Member>,
 }
@@ -58,14 +65,16 @@ pub async fn prepare(
     let mut controller = part(data, fleet, "controller", Role::Controller)?;
     let mut worker = part(data, fleet, "worker", Role::Worker)?;
     parts::add(db, &controller.part).await?;
+    let mut router = part(data, fleet, ROUTER, Role::Router)?;
     parts::add(db, &worker.part).await?;
-    let members = place(db, data, &agents).await?;
+    parts::add(db, &router.part).await?;
+    let (members, router_port) = place(db, data, &agents).await?;
     // All are known now: each is told of all.
     let known = parts::list(db).await?;
-    for one in agents.iter_mut().chain([&mut controller, &mut worker]) {
+    for one in agents.iter_mut().chain([&mut controller, &mut worker, &mut router]) {
         tell(data, one, &known)?;
     }
-    Ok(Members { controller, worker, agents: members })
+    Ok(Members { controller, worker, router, router_port, agents: members })
 }
 
 fn tell(data: &DataDirectory, one: &mut Enrolment, known: &[Part]) -> anyhow::Result<()> {
@@ -98,8 +107,12 @@ fn part(data: &DataDirectory, fleet: &Fleet, name: &str, role: Role) -> anyhow::
     Ok(new)
 }
 
-/// Gives each agent a port, the same as before where it is free, and its row.
-async fn place(db: &Database, data: &DataDirectory, agents: &[Enrolment]) -> anyhow::Result<Vec<Member>> {
+/// Gives each agent a port, the same as before where it is free, and its row; and the router one.
+async fn place(
+    db: &Database,
+    data: &DataDirectory,
+    agents: &[Enrolment],
+) -> anyhow::Result<(Vec<Member>, u16)> {
     let remembered: BTreeMap<String, u16> = std::fs::read_to_string(data.ports())
         .ok()
         .and_then(|text| serde_json::from_str(&text).ok())
@@ -118,9 +131,12 @@ async fn place(db: &Database, data: &DataDirectory, agents: &[Enrolment]) -> any
         let root = data.root(name);
         members.push(Member { name: name.clone(), enrolment: data.key(name), root, port });
     }
-    let ports: BTreeMap<_, _> = members.iter().map(|one| (&one.name, one.port)).collect();
+    let listener = free(remembered.get(ROUTER).copied().unwrap_or(0))?;
+    let router = listener.local_addr()?.port();
+    let agents = members.iter().map(|one| (one.name.as_str(), one.port));
+    let ports: BTreeMap<_, _> = agents.chain([(ROUTER, router)]).collect();
     write_whole(&data.ports(), &serde_json::to_string_pretty(&ports)?)?;
-    Ok(members)
+    Ok((members, router))
 }
 
 fn free(port: u16) -> anyhow::Result<TcpListener> {

@@ -15,6 +15,7 @@ pub struct Fleet {
     pub controller: Option<Process>,
     pub workers: Vec<Process>,
     pub agents: Vec<Process>,
+    pub routers: Vec<Process>,
     /// For parts that are started from now on.
     pub environment: Vec<(String, String)>,
     addresses: Vec<String>,
@@ -48,6 +49,7 @@ impl Fleet {
             controller: None,
             workers: Vec::new(),
             agents: Vec::new(),
+            routers: Vec::new(),
             environment: Vec::new(),
             addresses: Vec::new(),
             flags: Vec::new(),
@@ -84,6 +86,26 @@ impl Fleet {
     pub fn start_worker(&mut self) {
         let mut command = self.part("worker", "wrk-1.json");
         self.workers.push(Process::start(&mut command));
+    }
+
+    /// Enrols and starts a router, and says where it and its pages are. `before`: what its command line begins with.
+    pub fn add_router(&mut self, name: &str, before: &[&str]) -> (String, String) {
+        let enrolment = self.on_database(&["part", "add", "router", name]);
+        std::fs::write(self.directory.join(format!("{name}.json")), enrolment).expect("written");
+        let (listen, pages) = (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
+        let part = self.part("router", &format!("{name}.json"));
+        let mut command = Command::new(before.first().map_or(part.get_program(), |first| first.as_ref()));
+        command.args(before.iter().skip(1));
+        if !before.is_empty() {
+            command.arg(part.get_program());
+        }
+        command.args(part.get_args()).args(["--listen", &listen]).env("TRUED_ROUTER__PAGES", &pages);
+        let environment = part.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.envs(environment).env_remove("TRUED_URL");
+        let mut process = Process::start(&mut command);
+        process.hears("ready", secs(60));
+        self.routers.push(process);
+        (listen, pages)
     }
 
     /// Enrols and starts one more controller.
@@ -271,7 +293,7 @@ impl Fleet {
     /// What controller and workers said.
     pub fn said(&self) -> String {
         let mut said = String::new();
-        for process in self.controller.iter().chain(&self.workers) {
+        for process in self.controller.iter().chain(&self.workers).chain(&self.routers) {
             said.push_str(&process.said());
             said.push_str("\n---\n");
         }
