@@ -20,7 +20,6 @@ mod peer;
 mod purge;
 mod quarantine;
 mod references;
-mod refname;
 mod repack;
 mod replicate;
 mod resync;

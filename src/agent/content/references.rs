@@ -5,9 +5,9 @@
 
 mod read;
 
-use super::refname;
 use crate::model::checksum::{Checksum, ChecksumKey, Summer, Target};
 use crate::model::fleet::ObjectFormat;
+use crate::model::refname;
 use std::collections::{BTreeSet, HashSet};
 
 /// One reference: its name's bytes and what it points at.
