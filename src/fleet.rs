@@ -8,6 +8,8 @@ mod away;
 mod call;
 mod import;
 mod lines;
+mod push;
+mod references;
 
 pub use import::Importer;
 
