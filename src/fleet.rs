@@ -8,6 +8,7 @@ mod away;
 mod call;
 mod import;
 mod lines;
+mod push;
 
 pub use import::Importer;
 
