@@ -18,6 +18,7 @@ mod overwritten;
 mod packs;
 mod peer;
 mod purge;
+mod push;
 mod quarantine;
 mod references;
 mod repack;
@@ -28,6 +29,7 @@ mod staging;
 mod verify;
 
 pub use self::foreign::{Foreign, foreign};
+pub use self::push::{Ingested, Prepared, ingest, mend, prepare, pushes_that_broke_off};
 
 use self::references::References;
 use super::store::{Source, Store, Work};

@@ -1,5 +1,6 @@
 //! An agent as its callers see it: over a socket, with real grants, real git and real restarts.
 
+mod pushes;
 mod whole;
 
 use super::super::testing::{enrolment, grant, key, make_repository, part};
