@@ -17,4 +17,10 @@ SELECT u.repository_id,
        u.router, u.base_version, u.opened_at, u.lease_until
   FROM pushes u
   JOIN repositories p ON p.id = u.repository_id
- WHERE u.state = 'open' AND u.lease_until < :now - :after AND p.removed_at IS NULL;
+ WHERE u.state = 'open' AND u.lease_until < :now - :after AND p.removed_at IS NULL
+   AND NOT EXISTS (SELECT 1 FROM adoptions a WHERE a.repository_id = u.repository_id)
+UNION ALL
+SELECT a.repository_id, 450, 'a person wishes that one copy be adopted', NULL, p.version, a.wished_at, NULL
+  FROM adoptions a
+  JOIN repositories p ON p.id = a.repository_id
+ WHERE p.removed_at IS NULL;

@@ -20,11 +20,13 @@ use crate::model::push::{Candidate, Chosen, TooFew, choose};
 use crate::model::wire::push::Command;
 use sqlx::types::Json;
 
+mod adopt;
 mod close;
 mod settle;
 
+pub use adopt::{Adoption, adopt, adoption, fence_all, history_lost, wish_adoption};
 pub use close::{Closing, abort, commit};
-pub use settle::{TakenOver, adopt, close_settled, expired, fence_all, take_over, undecided};
+pub use settle::{TakenOver, close_settled, expired, take_over, undecided};
 
 /// A replica as a push sees it, with how its agent is called.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! to it, and then as lists of references.
 
 use super::{Settler, end_of, is_bad};
+use crate::database::pushes::Adoption;
 use crate::database::{self, pushes, repositories};
 use crate::model::checksum::Checksum;
 use crate::model::fleet::ReplicaState;
@@ -63,8 +64,16 @@ pub async fn adopt(settler: &Settler<'_>, id: RepositoryId, from: FileserverId) 
     let (checksum, version) = (chosen.checksum, row.version.max(highest) + 1);
     let equal: Vec<FileserverId> =
         seen.iter().filter(|(_, told)| told.checksum == checksum).map(|(at, _)| *at).collect();
-    let (db, by) = (settler.database, settler.by);
-    if pushes::adopt(db, id, epoch, row.version, version, &checksum, &equal, by).await? {
+    let decision = Adoption {
+        repository: id,
+        epoch,
+        version: row.version,
+        next: version,
+        checksum,
+        equal: &equal,
+        by: settler.by,
+    };
+    if pushes::adopt(settler.database, &decision).await? {
         return Ok(Adopted::Done { checksum, version, equal: equal.len() });
     }
     refused("something was written meanwhile: look again")

@@ -71,7 +71,7 @@ async fn try_abort(db: &Database, push: Closing, strayed: &Ids) -> Result<bool> 
            out_of_sync_since = COALESCE(out_of_sync_since, (SELECT now FROM clock)) \
           WHERE repository_id = $1 AND state <> 'creating' AND in_sync AND fileserver_id = ANY($2)",
     );
-    within!(&mut tx, c => sqlx::query(text).bind(push.repository).bind(&strayed).execute(c).await.map(drop))
+    within!(&mut tx, c => sqlx::query(text).bind(push.repository).bind(strayed).execute(c).await.map(drop))
         .doing("marking copies whose votes did not count")?;
     tx.commit().await?;
     Ok(true)

@@ -2,7 +2,7 @@
 
 use super::{fileservers, make, number, on_each_engine, repository, sum};
 use crate::database::history::{History, prune};
-use crate::database::pushes::{self, Closing, Open, Opened, Opening};
+use crate::database::pushes::{self, Adoption, Closing, Open, Opened, Opening};
 use crate::database::replicas::{Recorded, Taken, record};
 use crate::database::{Database, repositories};
 use crate::model::fleet::Replica;
@@ -190,9 +190,22 @@ on_each_engine! {
         let open = opened(db, id, 1, &on).await;
         let epoch = pushes::fence_all(db, id).await.expect("fenced").expect("it is there");
         assert!(!pushes::commit(db, closing(id, &open), &sum(2), &on, 0).await.expect("asked"), "it is over");
-        let stale = pushes::adopt(db, id, epoch - 1, 1, 8, &sum(9), &on[1..2], "p").await;
-        assert!(!stale.expect("asked"), "an epoch that is over adopts nothing");
-        assert!(pushes::adopt(db, id, epoch, 1, 8, &sum(9), &on[1..2], "p").await.expect("adopted"));
+        let right = Adoption {
+            repository: id,
+            epoch,
+            version: 1,
+            next: 8,
+            checksum: sum(9),
+            equal: &on[1..2],
+            by: "p",
+        };
+        let stale = Adoption { epoch: epoch - 1, ..right.clone() };
+        assert!(!pushes::adopt(db, &stale).await.expect("asked"), "an epoch that is over adopts nothing");
+        pushes::wish_adoption(db, id, on[0]).await.expect("wished");
+        pushes::wish_adoption(db, id, on[1]).await.expect("wished");
+        assert_eq!(pushes::adoption(db, id).await.expect("asked"), Some(on[1]));
+        assert!(pushes::adopt(db, &right).await.expect("adopted"));
+        assert_eq!(pushes::adoption(db, id).await.expect("asked"), None, "the wish is over");
         assert_eq!((version(db, id).await, in_sync(db, id, &on).await), (8, vec![false, true, false]));
         assert_eq!(replica(db, id, on[1]).await.checksum, Some(sum(9)));
         assert!(pushes::standing(db, id).await.expect("asked").ahead.is_none());

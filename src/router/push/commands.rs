@@ -25,6 +25,7 @@ const LONGEST_OPTION: usize = 4 * 1024;
 
 /// How the client wants to be told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a word that a client says or not")]
 pub struct Wishes {
     /// It reads a report.
     pub report: bool,
@@ -96,7 +97,7 @@ pub async fn read(body: &mut Incoming, format: ObjectFormat, bounds: Bounds) -> 
             reading.option(&line)?;
         }
     }
-    reading.heard()
+    Ok(reading.heard())
 }
 
 /// The next line; none: a flush. A body may end only after one.
@@ -202,11 +203,11 @@ impl Reading {
         self.refused.get_or_insert_with(|| why.to_owned());
     }
 
-    fn heard(self) -> Result<Heard, CommandsError> {
+    fn heard(self) -> Heard {
         match self.refused {
-            Some(why) => Ok(Heard::Refused(self.asked, why)),
-            None if self.first => Ok(Heard::Probe),
-            None => Ok(Heard::Push(self.asked)),
+            Some(why) => Heard::Refused(self.asked, why),
+            None if self.first => Heard::Probe,
+            None => Heard::Push(self.asked),
         }
     }
 }
@@ -219,7 +220,7 @@ fn command(line: &[u8], format: ObjectFormat) -> Result<Command, CommandsError> 
     if !spaced || line.len() == 2 * length + 2 {
         return Err(bad);
     }
-    let (Some(old), Some(new)) = (object(&line[..length]), object(&line[length + 1..2 * length + 1])) else {
+    let (Some(old), Some(new)) = (object(&line[..length]), object(&line[length + 1..=2 * length])) else {
         return Err(bad);
     };
     Ok(Command { name: RefName(line[2 * length + 2..].to_vec()), old, new })

@@ -213,7 +213,7 @@ impl Task {
                 report: Report::unpack_failed(names(&asked), &why),
                 words: Some(why),
             },
-            Err(Unready::Few(why)) => refuse(&asked, why),
+            Err(Unready::Few(why)) => refuse(&asked, &why),
             Ok(gathered) => {
                 barred.extend(gathered.unfit.clone());
                 place(&pushing, id, &asked, &barred, &gathered, &gone).await
@@ -222,7 +222,7 @@ impl Task {
         tracing::info!(
             outcome = told.outcome,
             bytes,
-            duration_ms = begun.elapsed().as_millis() as u64,
+            duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             "a push ended"
         );
         pushing.metrics.ended(told.outcome, bytes, begun.elapsed());
@@ -230,8 +230,8 @@ impl Task {
     }
 }
 
-fn refuse(asked: &Asked, why: String) -> Told {
-    Told { outcome: "refused", report: Report::refused(names(asked), &why), words: None }
+fn refuse(asked: &Asked, why: &str) -> Told {
+    Told { outcome: "refused", report: Report::refused(names(asked), why), words: None }
 }
 
 async fn place(
@@ -254,11 +254,11 @@ async fn place(
                 if judged.refused.iter().any(|(_, why)| why.is_none()) { "committed" } else { "refused" };
             Told { outcome, report: Report { unpack: None, references: judged.refused }, words: None }
         }
-        Ok(Placed::Refused(why)) => refuse(asked, why),
-        Ok(Placed::Gone) => refuse(asked, "the client went away".to_owned()),
+        Ok(Placed::Refused(why)) => refuse(asked, &why),
+        Ok(Placed::Gone) => refuse(asked, "the client went away"),
         Err(error) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "a push could not be opened");
-            refuse(asked, "the database is away: nobody can push now".to_owned())
+            refuse(asked, "the database is away: nobody can push now")
         }
     };
     let_go(pushing, id, &gathered.ready).await;
