@@ -172,10 +172,8 @@ impl Epochs {
         self.take_over(&mut place, epoch, &cancel).await?;
         let why = "earlier work on it does not end";
         let gate = wait_for(&place.slot.gate, ENDING, &cancel, why).await?;
-        let references = match whole {
-            true => Some(wait_for(&place.slot.references, ENDING, &cancel, why).await?),
-            false => None,
-        };
+        let references =
+            if whole { Some(wait_for(&place.slot.references, ENDING, &cancel, why).await?) } else { None };
         let lock = self.lock_file(&place.slot, id, &cancel).await?;
         Ok(Writer { cancel, _lock: lock, _references: references, _gate: Some(gate), _place: place })
     }

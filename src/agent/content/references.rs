@@ -41,6 +41,15 @@ impl References {
         Ok(references)
     }
 
+    /// What HEAD or a reference points at.
+    pub(super) fn get(&self, name: &[u8]) -> Option<&Target> {
+        if name == b"HEAD" {
+            return Some(&self.head);
+        }
+        let found = self.list.binary_search_by(|(other, _)| other.as_slice().cmp(name));
+        found.ok().map(|index| &self.list[index].1)
+    }
+
     /// The text form: HEAD, then a line each, sorted.
     pub(super) fn to_text(&self) -> Vec<u8> {
         let mut text = Vec::with_capacity(64 * (self.list.len() + 1));

@@ -9,14 +9,13 @@ use super::prepare::Prepared;
 use super::record::Record;
 use super::transaction::{self, Place};
 use crate::agent::store::Store;
-use crate::model::checksum::{Checksum, Target};
+use crate::model::checksum::Checksum;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
-use crate::model::push::{self, HEAD, Transactions};
+use crate::model::push::{self, Transactions};
 use crate::model::wire::push::{Command, FinishAnswer};
 use crate::model::wire::{Identity, Refusal, RefusalCode};
 use crate::shutdown::reached;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Prepared {
@@ -143,12 +142,7 @@ fn rest(store: &Store, now: &References, found: &Checksum, record: &Record) -> O
     if *found == record.before || *found == record.after {
         return None;
     }
-    let list: BTreeMap<&[u8], &Target> =
-        now.list.iter().map(|(name, target)| (name.as_slice(), target)).collect();
-    let value = |command: &Command| match &command.name.0[..] {
-        HEAD => Some(&now.head),
-        name => list.get(name).copied(),
-    };
+    let value = |command: &Command| now.get(&command.name.0);
     let (done, rest): (Vec<Command>, Vec<Command>) =
         record.commands.iter().cloned().partition(|command| value(command) == command.new.as_ref());
     (push::after(&store.key, &record.before, &done).as_ref() == Some(found)).then_some(rest)

@@ -102,7 +102,7 @@ impl Asking<'_> {
 
     /// Walks from these to what references lead to already.
     async fn is_whole(&self, oids: &[&str]) -> Result<bool, Refusal> {
-        let arguments = ["rev-list", "--objects", "--stdin", "--not", "--all", "--quiet", "--alternate-refs"];
+        let arguments = ["rev-list", "--objects", "--stdin", "--not", "--all", "--quiet"];
         let command = self.ingested.git(self.store, &arguments);
         let answer = command.run(&lines(oids.iter().copied()), 1 << 20, LONG, self.cancel).await;
         answer.map(|answer| answer.ok()).map_err(|error| broken(&error))

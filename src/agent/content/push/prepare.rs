@@ -15,7 +15,7 @@ use crate::model::refname;
 use crate::model::wire::push::{Command, FinishAnswer, PrepareRequest, Vote};
 use crate::model::wire::{Identity, Refusal, RefusalCode};
 use crate::shutdown::reached;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use tokio_util::sync::CancellationToken;
 
 /// A change of references that waits for its verdict. It must be ended by [`Prepared::commit`] or
@@ -165,12 +165,8 @@ async fn record(
 
 /// Each reference must have the value that the push builds on; git compares only those of plain ones.
 fn compare(commands: &[Command], references: &References) -> Result<(), Refusal> {
-    let now: BTreeMap<&[u8], &Target> =
-        references.list.iter().map(|(name, target)| (name.as_slice(), target)).collect();
     for command in commands {
-        let name = &command.name.0[..];
-        let value = if name == HEAD { Some(&references.head) } else { now.get(name).copied() };
-        if value != command.old.as_ref() {
+        if references.get(&command.name.0) != command.old.as_ref() {
             return Err(rejected(format!("{} has another value here than the push builds on", command.name)));
         }
     }
