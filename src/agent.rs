@@ -17,6 +17,7 @@ mod inventory;
 mod leftovers;
 mod long;
 mod parts;
+mod push;
 mod root;
 mod server;
 mod space;
@@ -26,6 +27,7 @@ pub(crate) mod testing;
 mod upload_pack;
 
 pub use inventory::sweep::SweepSettings;
+pub use push::PushSettings;
 pub(crate) use root::lock_alone;
 
 use crate::model::Millis;
@@ -38,6 +40,7 @@ use git::Git;
 use inventory::sweep::Sweeper;
 use layout::Layout;
 use parts::Parts;
+use push::Pushes;
 use server::Agent;
 use status::Monitor;
 use std::io;
@@ -85,6 +88,8 @@ pub struct Options {
     pub checks: usize,
     /// Git reads at a time, likewise. Default: 256.
     pub reads: usize,
+    /// Bounds of pushes. Default: [`PushSettings::default`].
+    pub pushes: PushSettings,
 }
 
 impl Options {
@@ -101,6 +106,7 @@ impl Options {
             copies: 32,
             checks: 16,
             reads: 256,
+            pushes: PushSettings::default(),
         }
     }
 }
@@ -198,7 +204,9 @@ pub async fn run(
         copies: Arc::new(Semaphore::new(options.copies)),
         checks: Arc::new(Semaphore::new(options.checks)),
         serving: Arc::new(Semaphore::new(options.reads)),
+        pushes: Pushes::new(options.pushes),
     });
+    push::mend(&agent).await;
     watch(&agent, root.owner.clone(), options.sweep).await;
     tracing::info!(fileserver.name = agent.store.fileserver, %address, "the agent serves");
     ready(address);
@@ -223,6 +231,7 @@ async fn watch(agent: &Arc<Agent>, owner: root::Owner, settings: SweepSettings) 
     monitor.look(store).await;
     tasks.spawn(sweeper.run(tasks.token()));
     tasks.spawn(leftovers::keep(store.layout.clone(), Arc::clone(&agent.epochs), tasks.token()));
+    tasks.spawn(Arc::clone(&agent.pushes).keep(tasks.token()));
     tasks.spawn(Arc::clone(monitor).watch(Arc::clone(store), tasks.token()));
     tasks.spawn(Arc::clone(monitor).test(Arc::clone(store), tasks.token()));
 }

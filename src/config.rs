@@ -11,6 +11,6 @@ pub mod value;
 
 pub use layers::{ConfigError, GoalSetting, Layers, Origin};
 pub use sections::{
-    AgentConfig, Config, DispatchConfig, FleetConfig, GoalsConfig, HttpConfig, ObserveConfig, QueueConfig,
-    RouterConfig, WorkerConfig,
+    AgentConfig, Config, DispatchConfig, FleetConfig, GoalsConfig, HttpConfig, ObserveConfig, PushConfig,
+    QueueConfig, RouterConfig, WorkerConfig,
 };

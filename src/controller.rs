@@ -95,6 +95,8 @@ pub struct Retention {
     pub attempts: Duration,
     /// Evaluations. Default 30 days.
     pub evaluations: Duration,
+    /// Closed pushes. Default 7 days.
+    pub pushes: Duration,
     /// Time between two rounds of pruning. Default 5 min.
     pub period: Duration,
 }
@@ -103,7 +105,7 @@ impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_hours(24);
         let (findings, attempts, evaluations) = (90 * DAY, 90 * DAY, 30 * DAY);
-        Self { findings, attempts, evaluations, period: Duration::from_mins(5) }
+        Self { findings, attempts, evaluations, pushes: 7 * DAY, period: Duration::from_mins(5) }
     }
 }
 

@@ -46,6 +46,7 @@ pub mod parts;
 pub mod pauses;
 mod pooler;
 pub mod purges;
+pub mod pushes;
 pub mod quarantine;
 pub mod rebuild;
 pub mod removals;

@@ -10,7 +10,9 @@ mod call;
 mod class;
 mod import;
 mod lines;
+mod push;
 mod read;
+mod references;
 
 pub use class::Class;
 pub use import::Importer;

@@ -5,7 +5,8 @@
 //! It listens on loopback only, because this version knows no tokens; requests that change
 //! something must come as `application/json`, which no page of another site can send unasked.
 
-pub mod backlog;
+pub mod adoptions;
+mod backlog;
 pub mod brakes;
 pub mod codes;
 pub mod compare;
@@ -85,6 +86,7 @@ pub fn router(api: Api) -> Router {
         .route("/repositories/{name}/wanted", put(repositories::set_wanted))
         .route("/repositories/{name}/name", put(removals::rename))
         .route("/repositories/{name}/remove", post(removals::remove))
+        .route("/repositories/{name}/adopt", post(adoptions::adopt))
         .route("/repositories/{name}/undelete", post(removals::undelete))
         .route("/repositories/{name}/compare", post(compare::compare).layer(DefaultBodyLimit::disable()))
         .route("/imports", post(imports::plan))

@@ -23,6 +23,10 @@ pub mod fleet;
 
 pub mod agent;
 
+pub mod settle;
+
+pub mod router;
+
 pub mod controller;
 
 pub mod worker;

@@ -15,6 +15,8 @@ pub mod goal;
 pub mod grant;
 pub mod id;
 pub mod published;
+pub mod push;
+pub mod refname;
 pub mod token;
 pub mod wire;
 

@@ -10,6 +10,7 @@ pub mod detector;
 pub mod hold;
 pub mod http;
 pub mod names;
+pub mod push;
 pub mod reads;
 pub mod replay;
 pub mod views;

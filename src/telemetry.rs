@@ -6,6 +6,9 @@
 
 pub mod events;
 pub mod metrics;
+mod pushes;
+
+pub use pushes::PushMetrics;
 
 use events::People;
 use tracing_subscriber::layer::SubscriberExt as _;

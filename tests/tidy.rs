@@ -29,7 +29,21 @@ const IMPORTS: &[(&str, &[&str], &str)] = &[
         &["model", "goal", "repair", "finding", "database", "queue", "fleet"],
         "controllers decide; agents and workers do",
     ),
-    ("worker", &["model", "repair", "database", "queue", "fleet"], "workers do not know that goals exist"),
+    (
+        "settle",
+        &["model", "database", "fleet"],
+        "settling is shared by those who meet an open push, and knows none of them",
+    ),
+    (
+        "router",
+        &["model", "repair", "database", "queue", "fleet", "settle"],
+        "routers know copies and pushes, and not why anybody repairs",
+    ),
+    (
+        "worker",
+        &["model", "repair", "database", "queue", "fleet", "settle"],
+        "workers do not know that goals exist",
+    ),
     (
         "http",
         &["model", "goal", "repair", "database", "queue"],

@@ -86,7 +86,7 @@ impl Admission {
 
     /// A destination reads from its source under the very grant that told it to copy.
     fn check_place(&self, grant: &Grant, action: Action) -> Result<(), Refusal> {
-        if action == Action::Read && grant.action == Action::Repair {
+        if action == Action::Read && matches!(grant.action, Action::Repair | Action::Settle) {
             let source = grant.source.as_ref().map(|end| end.name.as_str());
             return if source == Some(self.fileserver.as_str()) {
                 Ok(())
@@ -184,6 +184,12 @@ mod tests {
         ask(&admission, &grant, Action::Read).unwrap_err();
         grant.source = None;
         ask(&admission, &grant, Action::Read).unwrap_err();
+        // So does one to settle: the copies are brought to one that has what was pushed.
+        let mut settle = fresh(Role::Router, Action::Settle);
+        settle.destination.name = "beta".into();
+        settle.source = Some(End { name: "alpha".into(), url: String::new() });
+        ask(&admission, &settle, Action::Read).unwrap();
+        ask(&admission, &settle, Action::Settle).unwrap_err();
     }
 
     #[test]

@@ -18,9 +18,9 @@ mod overwritten;
 mod packs;
 mod peer;
 mod purge;
+mod push;
 mod quarantine;
 mod references;
-mod refname;
 mod repack;
 mod replicate;
 mod resync;
@@ -29,6 +29,7 @@ mod staging;
 mod verify;
 
 pub use self::foreign::{Foreign, foreign};
+pub use self::push::{Ingested, Prepared, ingest, mend, prepare, pushes_that_broke_off};
 
 use self::references::References;
 use super::store::{Source, Store, Work};

@@ -1,22 +1,24 @@
 //! Epochs and the one writer of a repository.
 //!
-//! The highest repair epoch and the highest push fence of a repository are on disk before anything
-//! is done under them, so lower ones are refused after a restart too. A higher epoch ends running
-//! work of lower ones and begins when that is gone. The repository's lock file is held (flock)
-//! while a writer works, and by every git that it started: one that outlived an earlier agent
-//! makes the next writer wait.
+//! The highest epochs of repairs and pushes and the highest push fence of a repository are on disk
+//! before anything is done under them, so lower ones are refused after a restart too. A higher epoch
+//! ends running work of lower ones of its own kind and begins when that is gone; a repair and a push
+//! wait for each other, as their numbers say nothing of one another. The repository's lock file is
+//! held (flock) while a writer works, and by every git that it started: one that outlived an earlier
+//! agent makes the next writer wait.
+
+mod pushing;
+mod share;
+
+pub(super) use pushing::Purpose;
 
 use super::durable::{self, Sync};
 use super::layout::Layout;
-use super::root::open_lock;
 use crate::model::id::RepositoryId;
 use crate::model::wire::{Refusal, RefusalCode};
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +38,16 @@ pub(super) struct Seen {
     /// Pushes of this epoch or lower are refused.
     #[serde(default)]
     pub(super) push: i64,
+    /// The highest epoch under which a push was prepared or settled; lower ones are refused.
+    #[serde(default)]
+    pub(super) pushed: i64,
+}
+
+impl Seen {
+    /// The highest epoch of a push that was heard of.
+    pub(super) fn highest_push(self) -> i64 {
+        self.push.max(self.pushed)
+    }
 }
 
 /// All repositories' epochs and writers.
@@ -53,9 +65,14 @@ pub(super) struct Epochs {
 struct Slot {
     /// Held while the journal is read and raised.
     journal: tokio::sync::Mutex<()>,
-    /// Held by the writer.
+    /// Held by whoever repairs or checks.
     gate: Arc<tokio::sync::Mutex<()>>,
     holder: Mutex<Option<Holder>>,
+    /// Held by whoever may change references, or the place as a whole: one push, or one repair that
+    /// holds the gate as well.
+    references: Arc<tokio::sync::Mutex<()>>,
+    pushing: pushing::Pushing,
+    shares: share::Shares,
 }
 
 /// Who writes, or is next to.
@@ -72,10 +89,13 @@ pub(super) struct Writer {
     /// Cancelled by a higher epoch, or with the parent.
     pub(super) cancel: CancellationToken,
     // Dropped in this order: the lock file first, the place in `slots` last.
-    _lock: File,
-    _gate: tokio::sync::OwnedMutexGuard<()>,
+    _lock: share::Share,
+    _references: Option<Held>,
+    _gate: Option<Held>,
     _place: Place,
 }
+
+type Held = tokio::sync::OwnedMutexGuard<()>;
 
 /// A slot in use, and the holder in it that is ours.
 #[derive(Debug)]
@@ -84,6 +104,8 @@ struct Place {
     id: RepositoryId,
     slot: Arc<Slot>,
     number: Option<u64>,
+    /// The same of a push.
+    push: Option<u64>,
 }
 
 impl Epochs {
@@ -110,7 +132,7 @@ impl Epochs {
     }
 
     /// Takes the right to write, under a repair epoch or (an import) under none. Work of lower
-    /// epochs is ended and waited for.
+    /// epochs is ended and waited for; a push that is prepared is waited for.
     ///
     /// # Errors
     /// `OldEpoch`; `Busy` when work of this very epoch runs or earlier work does not end;
@@ -121,24 +143,49 @@ impl Epochs {
         epoch: Option<i64>,
         parent: &CancellationToken,
     ) -> Result<Writer, Refusal> {
+        self.repair(id, epoch, true, parent).await
+    }
+
+    /// Like [`Epochs::write`], for work that changes no reference and takes no object away that a
+    /// push may need: pushes go on beside it.
+    ///
+    /// # Errors
+    /// As [`Epochs::write`].
+    pub(super) async fn beside(
+        self: &Arc<Self>,
+        id: RepositoryId,
+        epoch: Option<i64>,
+        parent: &CancellationToken,
+    ) -> Result<Writer, Refusal> {
+        self.repair(id, epoch, false, parent).await
+    }
+
+    async fn repair(
+        self: &Arc<Self>,
+        id: RepositoryId,
+        epoch: Option<i64>,
+        whole: bool,
+        parent: &CancellationToken,
+    ) -> Result<Writer, Refusal> {
         let mut place = self.place(id);
         let cancel = parent.child_token();
         self.take_over(&mut place, epoch, &cancel).await?;
-        let gate = tokio::select! {
-            gate = Arc::clone(&place.slot.gate).lock_owned() => gate,
-            () = cancel.cancelled() => return Err(cancelled()),
-            () = tokio::time::sleep(ENDING) => return Err(busy("earlier work on it does not end")),
-        };
-        let lock = self.lock_file(id, &cancel).await?;
-        Ok(Writer { cancel, _lock: lock, _gate: gate, _place: place })
+        let why = "earlier work on it does not end";
+        let gate = wait_for(&place.slot.gate, ENDING, &cancel, why).await?;
+        let references =
+            if whole { Some(wait_for(&place.slot.references, ENDING, &cancel, why).await?) } else { None };
+        let lock = self.lock_file(&place.slot, id, &cancel).await?;
+        Ok(Writer { cancel, _lock: lock, _references: references, _gate: Some(gate), _place: place })
     }
 
     /// Takes the right to write only if nobody has it now and no git is left in the repository.
     pub(super) fn try_write(self: &Arc<Self>, id: RepositoryId) -> Option<Writer> {
         let place = self.place(id);
         let gate = Arc::clone(&place.slot.gate).try_lock_owned().ok()?;
-        let lock = try_lock(&self.layout.lock(id)).ok()??;
-        Some(Writer { cancel: CancellationToken::new(), _lock: lock, _gate: gate, _place: place })
+        let references = Arc::clone(&place.slot.references).try_lock_owned().ok()?;
+        let lock = share::whole(&place.slot, &self.layout.lock(id)).ok()??;
+        let cancel = CancellationToken::new();
+        Some(Writer { cancel, _lock: lock, _references: Some(references), _gate: Some(gate), _place: place })
     }
 
     /// Checks an epoch without taking the right to write.
@@ -146,18 +193,6 @@ impl Epochs {
         let place = self.place(id);
         let _journal = place.slot.journal.lock().await;
         refuse_lower("repair epoch", epoch, self.read(id).await?.repair)
-    }
-
-    /// Refuses pushes of this epoch or lower from now on.
-    ///
-    /// # Errors
-    /// `OldEpoch` when a higher fence stands; `Failed` when it cannot be kept.
-    pub(super) async fn fence(self: &Arc<Self>, id: RepositoryId, push: i64) -> Result<(), Refusal> {
-        let place = self.place(id);
-        let _journal = place.slot.journal.lock().await;
-        let seen = self.read(id).await?;
-        refuse_lower("push epoch", push, seen.push)?;
-        if push > seen.push { self.keep(id, Seen { push, ..seen }).await } else { Ok(()) }
     }
 
     /// Raises the epoch and becomes the holder, ending the one before.
@@ -189,13 +224,18 @@ impl Epochs {
         Ok(())
     }
 
-    async fn lock_file(&self, id: RepositoryId, cancel: &CancellationToken) -> Result<File, Refusal> {
+    async fn lock_file(
+        &self,
+        slot: &Arc<Slot>,
+        id: RepositoryId,
+        cancel: &CancellationToken,
+    ) -> Result<share::Share, Refusal> {
         let path = self.layout.lock(id);
         let until = tokio::time::Instant::now() + ORPHANS;
         loop {
-            let path = path.clone();
-            match blocking(move || try_lock(&path)).await? {
-                Some(file) => return Ok(file),
+            let (path, slot) = (path.clone(), Arc::clone(slot));
+            match blocking(move || share::take(&slot, &path)).await? {
+                Some(share) => return Ok(share),
                 None if tokio::time::Instant::now() > until => {
                     return Err(busy("a git that an earlier agent started still runs in it"));
                 }
@@ -223,7 +263,7 @@ impl Epochs {
             let mut highest = lock(&self.highest);
             let before = *highest;
             highest.repair = highest.repair.max(seen.repair);
-            highest.push = highest.push.max(seen.push);
+            highest.push = highest.push.max(seen.highest_push());
             (*highest != before).then_some(*highest)
         };
         let beside = self.layout.highest_epochs();
@@ -239,7 +279,7 @@ impl Epochs {
 
     fn place(self: &Arc<Self>, id: RepositoryId) -> Place {
         let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
-        Place { epochs: Arc::clone(self), id, slot, number: None }
+        Place { epochs: Arc::clone(self), id, slot, number: None, push: None }
     }
 }
 
@@ -250,6 +290,9 @@ impl Drop for Place {
             *holder = None;
         }
         drop(holder);
+        if let Some(number) = self.push {
+            self.slot.pushing.leave(number);
+        }
         let mut slots = lock(&self.epochs.slots);
         // The map's and ours: nobody else can take it up while the map is locked.
         if Arc::strong_count(&self.slot) == 2 {
@@ -258,17 +301,18 @@ impl Drop for Place {
     }
 }
 
-/// Takes a lock file whole, which shows that no git holds it, and keeps a share of it, so that
-/// each git which the writer starts can hold one too. None: somebody holds it.
-fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    let file = open_lock(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-        Err(error) => return Err(error.into()),
+/// Waits for a place of which there is one.
+async fn wait_for(
+    place: &Arc<tokio::sync::Mutex<()>>,
+    within: Duration,
+    cancel: &CancellationToken,
+    why: &str,
+) -> Result<Held, Refusal> {
+    tokio::select! {
+        held = Arc::clone(place).lock_owned() => Ok(held),
+        () = cancel.cancelled() => Err(cancelled()),
+        () = tokio::time::sleep(within) => Err(busy(why)),
     }
-    flock(&file, FlockOperation::NonBlockingLockShared)?;
-    Ok(Some(file))
 }
 
 fn refuse_lower(what: &str, asked: i64, seen: i64) -> Result<(), Refusal> {

@@ -7,6 +7,7 @@
 
 mod failed;
 pub(super) mod look;
+mod pushed;
 pub(super) mod sweep;
 
 use super::durable::{self, Sync};
@@ -43,7 +44,7 @@ pub(super) struct Inventory {
 #[derive(Debug, Default)]
 struct Inner {
     entries: BTreeMap<RepositoryId, Entry>,
-    marks: HashMap<RepositoryId, Mark>,
+    marks: HashMap<RepositoryId, Marks>,
     generation: i64,
     complete: bool,
     /// Bytes of all entries.
@@ -66,11 +67,11 @@ struct Entry {
     sweep: u32,
 }
 
-/// What the agent does with a repository right now.
-#[derive(Debug, Clone, Copy)]
-enum Mark {
-    Writing,
-    Looking(i64),
+/// What the agent does with a repository right now: a push may write while it is verified or packed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Marks {
+    writing: u32,
+    looking: Option<i64>,
 }
 
 /// Says that the agent works on a repository, for as long as this lives.
@@ -78,6 +79,7 @@ enum Mark {
 pub(super) struct Marked {
     inventory: Arc<Inventory>,
     id: RepositoryId,
+    writes: bool,
 }
 
 /// What stands in a `.seen` file.
@@ -94,16 +96,16 @@ impl Inventory {
 
     /// The agent begins to write: the sweep does not judge what it sees until the mark is gone.
     pub(super) fn mark_writing(self: &Arc<Self>, id: RepositoryId) -> Marked {
-        self.lock().marks.insert(id, Mark::Writing);
-        Marked { inventory: Arc::clone(self), id }
+        self.lock().marks.entry(id).or_default().writing += 1;
+        Marked { inventory: Arc::clone(self), id, writes: true }
     }
 
     /// The agent begins to verify: what is there now is to be accepted when it came to an answer, so
     /// that neither a change amid it nor a verification that was broken off is taken for verified.
     pub(super) fn mark_looking(self: &Arc<Self>, id: RepositoryId) -> io::Result<(Marked, Fingerprint)> {
         let fingerprint = self.fingerprint(id)?;
-        self.lock().marks.insert(id, Mark::Looking(fingerprint.generation));
-        Ok((Marked { inventory: Arc::clone(self), id }, fingerprint))
+        self.lock().marks.entry(id).or_default().looking = Some(fingerprint.generation);
+        Ok((Marked { inventory: Arc::clone(self), id, writes: false }, fingerprint))
     }
 
     /// What is there now.
@@ -115,11 +117,11 @@ impl Inventory {
 
     /// The agent itself changed this repository, or verified it: see [`super::store::Store::touched`].
     pub(super) fn touched(&self, id: RepositoryId) -> io::Result<i64> {
-        let marked = self.lock().marks.get(&id).copied();
-        match marked {
+        let marks = self.lock().marks.get(&id).copied().unwrap_or_default();
+        match marks.looking {
             // Accepted by the server, once the verification came to an answer.
-            Some(Mark::Looking(generation)) => Ok(generation),
-            Some(Mark::Writing) | None => {
+            Some(generation) => Ok(generation),
+            None => {
                 let generation = self.lock().generation;
                 let looked = look::look(&self.layout.repository(id))?;
                 self.settle(id, looked.as_ref(), generation)
@@ -132,7 +134,9 @@ impl Inventory {
     pub(super) fn accept(&self, id: RepositoryId, fingerprint: Fingerprint) -> io::Result<i64> {
         let looked = look::look(&self.layout.repository(id))?;
         let now = looked.as_ref().map(|looked| looked.print);
-        if now == fingerprint.print {
+        // What a push wrote while this was verified is the agent's own doing.
+        let own = self.lock().entries.get(&id).is_some_and(|entry| !entry.changed && entry.expected == now);
+        if now == fingerprint.print || own {
             return self.settle(id, looked.as_ref(), fingerprint.generation);
         }
         let mut inner = self.lock();
@@ -219,6 +223,11 @@ impl Inventory {
         self.lock().entries.keys().next_back().copied().unwrap_or(RepositoryId(0))
     }
 
+    /// Bytes of one repository, as last measured.
+    pub(super) fn bytes(&self, id: RepositoryId) -> i64 {
+        self.lock().entries.get(&id).map_or(0, |entry| entry.bytes)
+    }
+
     /// Bytes of all repositories.
     pub(super) fn used(&self) -> i64 {
         self.lock().used
@@ -270,6 +279,11 @@ impl Inventory {
 }
 
 impl Inner {
+    /// Whether the agent writes in it now.
+    fn is_written(&self, id: RepositoryId) -> bool {
+        self.marks.get(&id).is_some_and(|marks| marks.writing > 0)
+    }
+
     /// Changes an entry, under a new generation, and keeps the sum of bytes.
     fn entry(&mut self, id: RepositoryId, change: impl FnOnce(&mut Entry)) -> i64 {
         self.generation += 1;
@@ -284,7 +298,16 @@ impl Inner {
 
 impl Drop for Marked {
     fn drop(&mut self) {
-        self.inventory.lock().marks.remove(&self.id);
+        let mut inner = self.inventory.lock();
+        let Some(marks) = inner.marks.get_mut(&self.id) else { return };
+        if self.writes {
+            marks.writing = marks.writing.saturating_sub(1);
+        } else {
+            marks.looking = None;
+        }
+        if marks.writing == 0 && marks.looking.is_none() {
+            inner.marks.remove(&self.id);
+        }
     }
 }
 

@@ -9,9 +9,11 @@
 //! ROOT/repositories/ab/cd/<id>.seen     its fingerprint after the agent's own last write
 //! ROOT/repositories/ab/cd/<id>.lock     held (flock) by the agent's work on it and by every git that runs in it
 //! ROOT/staging/<id>-copy.git            a copy being made, or one that a later attempt goes on with
+//! ROOT/staging/<id>-<ingest>-push       objects of a push that is not prepared yet
 //! ROOT/quarantine/<id>-<time>.git       a copy set aside, `.json` beside it says why
 //! ROOT/journal/ab/cd/<id>.json          the highest epoch and fence that were seen
 //! ROOT/journal/highest.json             the highest of any repository
+//! ROOT/journal/pushes/<id>.json         the push that is prepared in a repository, until it is finished
 //! ROOT/self-test/                       what the self-test writes
 //! ```
 use crate::model::id::RepositoryId;
@@ -114,12 +116,33 @@ impl Layout {
         self.journal().join("highest.json")
     }
 
+    /// The directory of pushes that are prepared.
+    #[must_use]
+    pub fn prepared_pushes(&self) -> PathBuf {
+        self.journal().join("pushes")
+    }
+
+    /// The push that is prepared in a repository.
+    #[must_use]
+    pub fn prepared_push(&self, id: RepositoryId) -> PathBuf {
+        self.prepared_pushes().join(format!("{id}.json"))
+    }
+
+    /// Where the objects of a push wait. The name is the agent's own, never a client's.
+    #[must_use]
+    pub fn ingest(&self, id: RepositoryId, name: &str) -> PathBuf {
+        self.staging().join(format!("{id}-{name}{INGEST}"))
+    }
+
     /// The epochs of a repository.
     #[must_use]
     pub fn journal_of(&self, id: RepositoryId) -> PathBuf {
         beside(&self.journal(), id, "json")
     }
 }
+
+/// How the directory of a push's objects ends.
+pub(super) const INGEST: &str = "-push";
 
 /// The two levels of directories keep each directory small with millions of repositories.
 fn beside(directory: &Path, id: RepositoryId, ending: &str) -> PathBuf {

@@ -81,7 +81,10 @@ fn clear_if(
 
 fn look(path: &Path) -> io::Result<Left> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let id = name.split_once('-').and_then(|(id, _)| id.parse().ok()).map(RepositoryId);
+    // Objects of a push belong to whoever pushes while the agent runs, and to nobody when it starts.
+    let is_ingest = name.ends_with(super::layout::INGEST);
+    let id = name.split_once('-').filter(|_| !is_ingest);
+    let id = id.and_then(|(id, _)| id.parse().ok()).map(RepositoryId);
     let mut left = Left {
         path: path.to_owned(),
         id,
@@ -132,8 +135,10 @@ mod tests {
 
     #[test]
     fn young_copies_and_imports_wait_for_whoever_goes_on_and_all_else_goes() {
-        let (_directory, layout, written) = staging(&["7-copy.git", "8-import.git", "9-3.git"]);
-        assert_eq!(clear(&layout, written).unwrap(), 1);
+        let (_directory, layout, written) = staging(&["7-copy.git", "8-import.git", "9-3.git", "7-1-push"]);
+        let nobody_writes = |id: Option<RepositoryId>| id.is_some_and(|id| id.0 != 9);
+        assert_eq!(clear_if(&layout, written, MOST_BYTES, nobody_writes).unwrap(), 0, "a push may go on");
+        assert_eq!(clear(&layout, written).unwrap(), 2);
         assert!(!layout.staging().join("9-3.git").exists());
         assert!(layout.staging().join("7-copy.git/objects").exists());
         assert_eq!(clear(&layout, written + KEPT + Duration::from_mins(1)).unwrap(), 2);

@@ -7,12 +7,14 @@ mod away;
 mod contents;
 mod deadline;
 mod objects;
+mod pushes;
 mod questions;
 mod tidy;
 mod work;
 
 use super::admission::{Admission, Admitted};
 use super::epochs::Epochs;
+use super::push::Pushes;
 use super::status::Monitor;
 use super::store::Store;
 use super::upload_pack::Reads;
@@ -52,6 +54,8 @@ const SEND_BUFFER: usize = 256 * 1024;
 const LARGEST_BODY: usize = 8 * 1024 * 1024;
 /// The references of an import: a million long names.
 const LARGEST_IMPORT: usize = 512 * 1024 * 1024;
+/// The commands of a push: some hundred thousand.
+const LARGEST_PUSH: usize = 64 * 1024 * 1024;
 /// How long a call waits for its turn before it is refused.
 const TURN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -71,6 +75,8 @@ pub(super) struct Agent {
     pub(super) checks: Arc<Semaphore>,
     /// Git reads at a time.
     pub(super) serving: Arc<Semaphore>,
+    /// Pushes that are on their way.
+    pub(super) pushes: Arc<Pushes>,
 }
 
 impl Agent {
@@ -194,6 +200,13 @@ fn routes(agent: &Arc<Agent>) -> Router {
         .route("/v1/repositories/{id}/purge", post(away::purge))
         .route("/v1/repositories/{id}/import", post(work::import_finish))
         .route("/v1/repositories/{id}/import/pack", put(work::import_pack))
+        .route("/v1/repositories/{id}/pushes", post(pushes::begin))
+        .route("/v1/repositories/{id}/pushes/{ingest}", delete(pushes::forget))
+        .route("/v1/repositories/{id}/pushes/{ingest}/pack", put(pushes::pack))
+        .route("/v1/repositories/{id}/pushes/{ingest}/prepare", post(pushes::prepare))
+        .route("/v1/repositories/{id}/pushes/{ingest}/finish", post(pushes::finish))
+        .route("/v1/repositories/{id}/fence", post(pushes::fence))
+        .route("/v1/repositories/{id}/bring", post(pushes::bring))
         .route("/v1/repositories/{id}/files/{*path}", get(objects::file))
         .route("/v1/repositories/{id}/git/info/refs", get(objects::advertisement))
         .route("/v1/repositories/{id}/git/git-upload-pack", post(objects::upload_pack));

@@ -26,6 +26,9 @@ pub async fn run(global: &Global, ask: RepoCommand) -> anyhow::Result<Exit> {
         }
         RepoVerb::List { behind, removed, limit } => list(global, behind, removed, limit).await,
         RepoVerb::Remove { name, yes, change } => removals::remove(global, &name, yes, change).await,
+        RepoVerb::Adopt { name, from, yes, change } => {
+            removals::adopt(global, &name, from, yes, change).await
+        }
         RepoVerb::Undelete { name, new_name, change } => {
             removals::undelete(global, &name, new_name, change).await
         }

@@ -206,6 +206,48 @@ pub const KEYS: &[Key] = &[
         "How long evaluations are kept. Twenty goals every two minutes make 430,000 rows in that time.",
     ),
     key(
+        "retention.pushes",
+        Kind::Duration,
+        "7d",
+        "How long closed pushes are kept, with their commands: a week, so that it can be told who changed what. A push is a row.",
+    ),
+    key(
+        "push.protected",
+        Kind::Text,
+        "",
+        "References that no client's push may change, by full name, with spaces between; one that ends in * means all that begin so: refs/heads/release/*. Judged once, in the router. Empty: none.",
+    ),
+    key(
+        "push.largest",
+        Kind::Size,
+        "10GiB",
+        "Largest pack of one push; 0: no bound but the disks'. It is never held in memory, but every copy has to store, check and sync it.",
+    ),
+    key(
+        "push.references",
+        Kind::Count { min: 1, max: 1_000_000 },
+        "100000",
+        "Most references that one push may change. 50,000 new files take a copy 16 s to prepare, and everybody else who pushes there waits.",
+    ),
+    key(
+        "push.line",
+        Kind::Duration,
+        "30s",
+        "How long a push waits for the ones before it in the same repository. Then it is refused with a sentence.",
+    ),
+    key(
+        "push.lease",
+        Kind::Duration,
+        "20s",
+        "How long an open push is its router's without a renewal; then any router or worker may settle it. Renewed at a third of it.",
+    ),
+    key(
+        "push.stall",
+        Kind::Duration,
+        "10s",
+        "How long a copy may take no byte of a pack that its router has for it: then the push goes on without that copy.",
+    ),
+    key(
         "router.listen",
         Kind::Address,
         "127.0.0.1:7070",

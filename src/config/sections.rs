@@ -41,10 +41,29 @@ pub struct Config {
     pub audit: AuditConfig,
     /// How long what has ended is kept.
     pub retention: RetentionConfig,
+    /// Pushes.
+    pub push: PushConfig,
     /// Routers.
     pub router: RouterConfig,
     /// Agents.
     pub agent: AgentConfig,
+}
+
+/// `push.*`
+#[derive(Debug, Clone)]
+pub struct PushConfig {
+    /// References that no client's push may change.
+    pub protected: Vec<String>,
+    /// Largest pack in bytes; 0: no bound.
+    pub largest: i64,
+    /// Most references that one push may change.
+    pub references: usize,
+    /// How long a push waits for those before it.
+    pub line: Duration,
+    /// How long an open push is its router's without a renewal.
+    pub lease: Duration,
+    /// How long a copy may take nothing.
+    pub stall: Duration,
 }
 
 /// `http.*`
@@ -157,6 +176,8 @@ pub struct RetentionConfig {
     pub attempts: Duration,
     /// Evaluations.
     pub evaluations: Duration,
+    /// Closed pushes.
+    pub pushes: Duration,
 }
 
 /// `agent.*`
@@ -231,6 +252,15 @@ impl Config {
                 findings: read.duration("retention.findings")?,
                 attempts: read.duration("retention.attempts")?,
                 evaluations: read.duration("retention.evaluations")?,
+                pushes: read.duration("retention.pushes")?,
+            },
+            push: PushConfig {
+                protected: layers.text("push.protected").split_whitespace().map(str::to_owned).collect(),
+                largest: read.as_kind("push.largest", value::size)?,
+                references: read.count("push.references")? as usize,
+                line: read.duration("push.line")?,
+                lease: read.duration("push.lease")?,
+                stall: read.duration("push.stall")?,
             },
             router: read.router()?,
             agent: AgentConfig {
@@ -330,7 +360,7 @@ mod tests {
         let said = message("[fleet]\ngrace = \"20s\"\n\n[goals]\nschedul = \"x\"\n");
         insta::assert_snapshot!(said, @"trued.toml:5: unknown key goals.schedul; did you mean goals.schedule?");
         let said = message("[nonsense]\nx = 1\n");
-        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, pressure, audit, retention, router, agent");
+        insta::assert_snapshot!(said, @"trued.toml:2: unknown key nonsense.x; sections are: database, http, goals, repairs, fleet, observe, dispatch, worker, queue, pressure, audit, retention, push, router, agent");
     }
 
     #[test]

@@ -54,6 +54,7 @@ fn kept(retention: &Retention, history: History) -> Duration {
         History::Findings => retention.findings,
         History::Attempts => retention.attempts.max(LEAST),
         History::Evaluations => retention.evaluations,
+        History::Pushes => retention.pushes,
     }
 }
 

@@ -11,11 +11,13 @@ pub enum History {
     Attempts,
     /// Evaluations.
     Evaluations,
+    /// Closed pushes.
+    Pushes,
 }
 
 impl History {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Findings, Self::Attempts, Self::Evaluations];
+    pub const ALL: [Self; 4] = [Self::Findings, Self::Attempts, Self::Evaluations, Self::Pushes];
 
     /// For people.
     #[must_use]
@@ -24,6 +26,7 @@ impl History {
             Self::Findings => "closed findings",
             Self::Attempts => "ended attempts",
             Self::Evaluations => "evaluations",
+            Self::Pushes => "closed pushes",
         }
     }
 }
@@ -45,6 +48,10 @@ pub async fn prune(db: &Database, history: History, before: Millis, limit: i64) 
         History::Evaluations => {
             "/* history::evaluations */ DELETE FROM evaluations WHERE id IN \
              (SELECT id FROM evaluations WHERE began_at < $1 ORDER BY began_at LIMIT $2)"
+        }
+        History::Pushes => {
+            "/* history::pushes */ DELETE FROM pushes WHERE id IN \
+             (SELECT id FROM pushes WHERE closed_at < $1 ORDER BY closed_at LIMIT $2)"
         }
     };
     on_writer!(db, p => sqlx::query(text).bind(before).bind(limit)

@@ -19,6 +19,7 @@ mod findings;
 mod history;
 mod inventory;
 mod places;
+mod pushes;
 mod removals;
 mod replicas;
 mod routing;

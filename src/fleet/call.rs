@@ -71,6 +71,12 @@ impl<'a> Call<'a> {
         serde_json::from_slice(&text).map_err(|error| unreadable(to, &error))
     }
 
+    /// All of its answer as it is, within this time.
+    pub(super) async fn bytes(self, within: Duration) -> Result<Vec<u8>, CallError> {
+        let to = self.to;
+        timed(to, within, self.text()).await
+    }
+
     /// That it was done; what it answers does not matter.
     pub(super) async fn done(self, within: Duration) -> Result<(), CallError> {
         let to = self.to;

@@ -1,5 +1,7 @@
 //! Calls against a small server that answers as an agent would, or as a broken one would.
 
+mod push;
+
 use super::*;
 use crate::model::checksum::{Checksum, Target};
 use crate::model::fleet::ObjectFormat;

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 mod away;
 mod scratch;
 
-pub use away::{QuarantineRow, RemovingRow};
+pub use away::{AdoptionRow, PushRow, QuarantineRow, RemovingRow};
 pub use scratch::Scratch;
 
 /// The moment of every case: 2026-03-01 12:00 UTC. Times in cases are lengths of time before it.
@@ -70,6 +70,12 @@ pub struct Case {
     /// Removals that a worker is at: repositories by name, with the goal.
     #[serde(default)]
     pub removing: Vec<RemovingRow>,
+    /// Pushes that are open.
+    #[serde(default)]
+    pub pushes: Vec<PushRow>,
+    /// Copies that a person wishes to be adopted.
+    #[serde(default)]
+    pub adoptions: Vec<AdoptionRow>,
     /// Exactly these subjects are returned.
     pub expect: Vec<Expected>,
 }

@@ -37,6 +37,7 @@ files!(
     "replicas-scrubbed",
     "replicas-suffice",
     "replicas-verified",
+    "writes-settle",
 );
 
 /// The shipped goals, read for one engine.

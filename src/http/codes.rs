@@ -28,6 +28,7 @@ pub const ALL: &[&str] = &[
     "LAST_COPY",
     "FILESERVER_EMPTY",
     "CONTROLLER_BLIND",
+    "HISTORY_LOST",
     "UNKNOWN_REPOSITORY",
     "REPOSITORY_STUCK",
     "GOAL_DEAD",
@@ -55,6 +56,8 @@ pub struct Facts<'a> {
     pub brakes: &'a [Brake],
     /// Fileservers with copies of repositories that neither a row nor a tombstone knows, and how many.
     pub unknown: &'a [(String, i64)],
+    /// Repositories of which a copy has committed more than the database knows.
+    pub lost: &'a [String],
     /// Repairs that could start for [`STALLED_AFTER`] and of which nothing was done or failed meanwhile.
     pub stalled: &'a [Stalled],
     /// What is wrong with the database, if something is.
@@ -117,7 +120,7 @@ pub fn report(facts: &Facts<'_>) -> HealthReport {
 
 /// Codes at which data is at risk; the others are warnings.
 fn is_error(code: &str) -> bool {
-    matches!(code, "SQL_AWAY" | "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND")
+    matches!(code, "SQL_AWAY" | "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND" | "HISTORY_LOST")
 }
 
 fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
@@ -126,6 +129,7 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
         "LAST_COPY" => last_copy(facts),
         "FILESERVER_EMPTY" => fileserver_empty(facts),
         "CONTROLLER_BLIND" => controller_blind(facts),
+        "HISTORY_LOST" => history_lost(facts),
         "UNKNOWN_REPOSITORY" => unknown_repository(facts),
         "REPOSITORY_STUCK" => repository_stuck(facts),
         "GOAL_DEAD" => goal_dead(facts),
@@ -159,6 +163,13 @@ fn controller_blind(facts: &Facts<'_>) -> Said {
     let brake = facts.brakes.iter().find(|brake| brake.holds && brake.name == BLIND)?;
     let sentence = format!("{}: the controller seems to be cut off, no repair starts", brake.reason);
     Some((sentence, "look at the controller's own network before you look at the fileservers".to_owned()))
+}
+
+fn history_lost(facts: &Facts<'_>) -> Said {
+    let names = named(facts.lost.iter().map(String::as_str))?;
+    let sentence =
+        format!("{names}: a copy has committed more than the database knows, nothing is overwritten");
+    Some((sentence, "the database went back: see the runbook before anything else".to_owned()))
 }
 
 fn unknown_repository(facts: &Facts<'_>) -> Said {
@@ -306,6 +317,7 @@ mod tests {
             drains: &[],
             brakes,
             unknown: &[],
+            lost: &[],
             stalled: &[],
             sql: None,
             redis: None,
@@ -405,6 +417,13 @@ mod tests {
         let blind = report(&facts(&[], &none, &[brake(BLIND)]));
         assert_eq!((blind.level.as_str(), blind.codes), ("HEALTH_ERR", vec!["CONTROLLER_BLIND".to_owned()]));
         assert!(report(&facts(&[], &none, &[brake(START)])).codes.is_empty(), "each start waits a moment");
+    }
+
+    #[test]
+    fn a_copy_that_knows_more_than_the_database_is_an_error() {
+        let (none, lost) = (BacklogCounts::default(), ["a/b".to_owned()]);
+        let said = report(&Facts { lost: &lost, ..facts(&[], &none, &[]) });
+        assert_eq!((said.level.as_str(), said.codes), ("HEALTH_ERR", vec!["HISTORY_LOST".to_owned()]));
     }
 
     #[test]

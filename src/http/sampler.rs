@@ -4,7 +4,8 @@ use super::codes::{self, Facts};
 use super::state::Api;
 use crate::clock;
 use crate::database::{
-    Database, Result, brakes, drains, fileservers, goals, inventory, pauses, report, suspects, tidying,
+    Database, Result, brakes, drains, fileservers, goals, inventory, pauses, pushes, report, suspects,
+    tidying,
 };
 use crate::model::Millis;
 use crate::model::finding::FindingState;
@@ -82,6 +83,7 @@ impl Sampler {
         let drains = drains::all(db).await?;
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
         let unknown = inventory::unknown(db).await?;
+        let lost = pushes::history_lost(db).await?;
         let (redis, sql) = (api.redis_away(), api.db.standing().trouble());
         let facts = Facts {
             goals,
@@ -90,6 +92,7 @@ impl Sampler {
             drains: &drains,
             brakes: &brakes,
             unknown: &unknown,
+            lost: &lost,
             stalled: &stalled,
             sql: sql.as_deref(),
             redis: redis.as_deref(),

@@ -16,7 +16,7 @@ pub use work::{
 };
 
 pub use drains::{AskToStop, Blocker, Confirmed, DrainList, DrainRow, DrainShown, Evacuate, MayStop, Named};
-pub use removals::{QuarantinedShown, RemoveRepository, RenameRepository, UndeleteRepository};
+pub use removals::{AdoptCopy, QuarantinedShown, RemoveRepository, RenameRepository, UndeleteRepository};
 
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow, FlagRow};
 use crate::model::Millis;

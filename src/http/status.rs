@@ -9,7 +9,7 @@ use super::steering;
 use crate::database::drains::{self, Drain};
 use crate::database::pauses::{self, Pause};
 use crate::database::report::BacklogCounts;
-use crate::database::{brakes, fileservers, goals, inventory, report};
+use crate::database::{brakes, fileservers, goals, inventory, pushes, report};
 use crate::model::Millis;
 use crate::model::brake::Brake;
 use crate::model::finding::FindingState;
@@ -74,6 +74,7 @@ fn blind(api: &Api, trouble: &str) -> Status {
         drains: &[],
         brakes: &[],
         unknown: &[],
+        lost: &[],
         stalled: &[],
         sql: Some(trouble),
         redis: redis.as_deref(),
@@ -101,6 +102,7 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
     let rows = rows(api, &all).await?;
     let drains = drains::all(&api.db).await?;
     let unknown = inventory::unknown(&api.db).await?;
+    let lost = pushes::history_lost(&api.db).await?;
     let stalled = codes::stalled(&api.db, &counts, now).await?;
     let redis = api.redis_away();
     let facts = Facts {
@@ -110,6 +112,7 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
         drains: &drains,
         brakes: &brakes,
         unknown: &unknown,
+        lost: &lost,
         stalled: &stalled,
         sql: trouble,
         redis: redis.as_deref(),

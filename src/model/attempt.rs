@@ -99,6 +99,8 @@ words!(
         Remove = "remove",
         /// Unlink what was set aside, or what stands where nothing may.
         Purge = "purge",
+        /// Decide a push whose router is gone.
+        Settle = "settle",
         /// Run an operator's own program.
         Exec = "exec",
     }
@@ -122,6 +124,7 @@ impl Step {
             | Self::Resume
             | Self::Remove
             | Self::Purge
+            | Self::Settle
             | Self::Exec => false,
         }
     }

@@ -92,6 +92,15 @@ impl Summer {
         }
     }
 
+    /// Takes what `HEAD` pointed at out again.
+    pub fn remove_head(&mut self, head: &Target) {
+        let digest = match head {
+            Target::Symbolic(target) => self.digest(&[b"HEAD ref:", target.as_bytes()]),
+            Target::Object(oid) => self.digest(&[b"HEAD ", oid.as_bytes()]),
+        };
+        self.sum = wrapping_sub(self.sum, digest);
+    }
+
     /// Adds one reference. Names are bytes: Git allows any but a few control characters.
     pub fn add_reference(&mut self, name: &[u8], target: &Target) {
         match target {

@@ -27,8 +27,8 @@
 //! | `POST /v1/repositories/{id}/pushes/{ingest}/prepare` (body [`PrepareRequest`](push::PrepareRequest)) | push, with epoch | [`Vote`](push::Vote) |
 //! | `POST /v1/repositories/{id}/pushes/{ingest}/finish` (body [`FinishRequest`](push::FinishRequest)) | push, with epoch | [`FinishAnswer`](push::FinishAnswer) |
 //! | `DELETE /v1/repositories/{id}/pushes/{ingest}` | push | 204 |
-//! | `POST /v1/repositories/{id}/fence` (body [`FenceRequest`](push::FenceRequest)) | settle | [`FenceAnswer`](push::FenceAnswer) |
-//! | `POST /v1/repositories/{id}/bring` (body [`ResyncRequest`]) | settle, with source | lines of [`Line`]`<`[`CopyAnswer`]`>` |
+//! | `POST /v1/repositories/{id}/fence` (body [`FenceRequest`](push::FenceRequest)) | settle, with epoch | [`FenceAnswer`](push::FenceAnswer) |
+//! | `POST /v1/repositories/{id}/bring` (body [`ResyncRequest`]) | settle, with source and epoch | lines of [`Line`]`<`[`CopyAnswer`]`>` |
 //! | `GET /v1/repositories/{id}/references` | read | text, see below |
 //! | `POST /v1/repositories/{id}/hold` | read | [`Manifest`] |
 //! | `GET /v1/repositories/{id}/files/{path}` with `Range` | read | bytes of one file of the manifest |

@@ -84,7 +84,7 @@ pub struct FileError {
 #[must_use]
 pub const fn subject_of(step: Step) -> Option<SubjectKind> {
     match step {
-        Step::Replicate => Some(SubjectKind::Repository),
+        Step::Replicate | Step::Settle => Some(SubjectKind::Repository),
         Step::Resync
         | Step::Verify
         | Step::Move

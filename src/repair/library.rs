@@ -24,6 +24,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("rebalance", include_str!("../../repairs/rebalance.toml")),
     ("resync", include_str!("../../repairs/resync.toml")),
     ("scrub", include_str!("../../repairs/scrub.toml")),
+    ("settle", include_str!("../../repairs/settle.toml")),
     ("trim", include_str!("../../repairs/trim.toml")),
     ("verify", include_str!("../../repairs/verify.toml")),
 ];

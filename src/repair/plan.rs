@@ -43,6 +43,9 @@ pub fn plan_under(
     if repair.step == Step::Purge {
         return away::purge(finding, repair, fleet, pressure);
     }
+    if repair.step == Step::Settle {
+        return settle(finding, repair, fleet);
+    }
     if repair.step == Step::Exec {
         return exec::plan(finding, repair, fleet, pressure);
     }
@@ -52,9 +55,10 @@ pub fn plan_under(
     let destination = match repair.step {
         Step::Replicate => planner.new_place(seed)?,
         Step::Move => planner.moved_place(seed)?,
-        Step::Resync | Step::Verify | Step::Scrub | Step::Repack | Step::Exec => planner.subject_place()?,
+        Step::Resync | Step::Verify | Step::Scrub | Step::Repack => planner.subject_place()?,
         Step::Resume => planner.changing_place()?,
-        Step::Remove | Step::Purge => planner.spare_place()?,
+        // Planned above, without a place of the planner's.
+        Step::Remove | Step::Purge | Step::Settle | Step::Exec => planner.spare_place()?,
     };
     let source = match repair.step {
         Step::Verify
@@ -63,10 +67,28 @@ pub fn plan_under(
         | Step::Resume
         | Step::Remove
         | Step::Purge
+        | Step::Settle
         | Step::Exec => None,
         Step::Resync | Step::Replicate | Step::Move => Some(planner.source(destination)?),
     };
     Ok(planner.exact(source, destination))
+}
+
+/// The plan to settle a push: of the whole repository, at all its fileservers, so that none is named.
+fn settle(finding: &Finding, repair: &Repair, fleet: &FleetView) -> Result<Plan, Deferral> {
+    let view = finding.subject.repository().and_then(|id| fleet.repositories.get(&id)).ok_or_else(gone)?;
+    let bytes = view.repository.bytes.max(0);
+    Ok(Plan {
+        step: Step::Settle,
+        repository_id: Some(view.repository.id),
+        source_id: None,
+        destination_id: None,
+        bytes: 0,
+        deadline_ms: repair.deadline.for_bytes(bytes),
+        bytes_per_second: repair.throttle.bytes_per_second,
+        write_lock: false,
+        path: None,
+    })
 }
 
 mod moving;

@@ -115,6 +115,7 @@ pub fn repair(step: Step) -> Repair {
         Step::Resume => "resume",
         Step::Remove => "evacuate",
         Step::Purge => "purge",
+        Step::Settle => "settle",
         Step::Exec => "tell",
     };
     Repair {
@@ -148,6 +149,7 @@ pub fn finding(id: i64, step: Step, subject: Subject) -> Finding {
         Step::Resume => ("changes-finish", 250),
         Step::Remove => ("fileservers-evacuate", 100),
         Step::Purge => ("quarantine-purged", 10),
+        Step::Settle => ("writes-settle", 400),
         Step::Exec => ("things-told", 20),
     };
     Finding {

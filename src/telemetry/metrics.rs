@@ -2,6 +2,7 @@
 
 pub mod router;
 
+use super::PushMetrics;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
@@ -88,6 +89,7 @@ pub struct Metrics {
     sql_round_trip: Family<Alone, Gauge<f64, AtomicU64>>,
     pace: Gauge<f64, AtomicU64>,
     locks_removed: Family<ByFileserver, Gauge>,
+    pushes: PushMetrics,
 }
 
 impl Default for Metrics {
@@ -112,6 +114,7 @@ impl Default for Metrics {
             sql_round_trip: Family::default(),
             pace: Gauge::default(),
             locks_removed: Family::default(),
+            pushes: PushMetrics::default(),
             registry: Registry::default(),
         };
         registry.register(
@@ -180,6 +183,7 @@ impl Default for Metrics {
             "Locks of dead gits that the agent removed since it started",
             metrics.locks_removed.clone(),
         );
+        metrics.pushes.register(&mut registry);
         Self { registry, ..metrics }
     }
 }
@@ -265,6 +269,12 @@ impl Metrics {
     pub fn locks_removed(&self, fileserver: &str, count: i64) {
         let label = ByFileserver { fileserver: fileserver.to_owned() };
         self.locks_removed.get_or_create(&label).set(count);
+    }
+
+    /// What a router counts of its pushes.
+    #[must_use]
+    pub fn pushes(&self) -> PushMetrics {
+        self.pushes.clone()
     }
 
     /// Everything, as OpenMetrics text.

@@ -1,7 +1,7 @@
 //! What an attempt is decided from, read once from SQL, and whether its plan is still true.
 
 use super::outcome::Outcome;
-use crate::database::{self, Database, fileservers, repositories};
+use crate::database::{self, Database, fileservers, pushes, repositories};
 use crate::model::attempt::{Plan, Step};
 use crate::model::fleet::{Fileserver, Health, Intent, Replica, ReplicaState, Repository};
 use crate::model::grant::End;
@@ -18,6 +18,9 @@ pub(super) struct Facts {
     pub(super) replicas: Vec<Replica>,
     /// All fileservers.
     pub(super) fileservers: BTreeMap<FileserverId, Fileserver>,
+    /// The epoch of the last closed push: checksums are taken behind a fence up to it. A push that is open is not
+    /// ended by that.
+    pub(super) fence: i64,
 }
 
 /// The two ends of a step, as agents are called.
@@ -37,7 +40,17 @@ impl Facts {
         let Some(repository) = repositories::by_ids(db, &[id]).await?.pop() else { return Ok(None) };
         let replicas = repositories::replicas_of(db, &[id]).await?;
         let fileservers = fileservers::all(db).await?.into_iter().map(|one| (one.id, one)).collect();
-        Ok(Some(Self { repository, replicas, fileservers }))
+        let Some(fence) = pushes::closed_epoch(db, id).await? else { return Ok(None) };
+        Ok(Some(Self { repository, replicas, fileservers, fence }))
+    }
+
+    /// Whether something was pushed since they were read, or is being pushed.
+    pub(super) async fn moved(&self, db: &Database) -> database::Result<bool> {
+        let now = repositories::by_ids(db, &[self.repository.id]).await?.pop();
+        let same = now.is_some_and(|now| {
+            now.version == self.repository.version && now.push_epoch == self.repository.push_epoch
+        });
+        Ok(!same || pushes::standing(db, self.repository.id).await?.ahead.is_some())
     }
 
     /// The replica on a fileserver.
@@ -77,7 +90,9 @@ impl Facts {
             Step::Resume => self.is_changing(here)?,
             Step::Remove | Step::Purge => self.has_row(here)?,
             Step::Replicate | Step::Move => self.takes_copy(here)?,
-            Step::Exec => return Err(Outcome::Stale("a program is done to no replica".into())),
+            Step::Settle | Step::Exec => {
+                return Err(Outcome::Stale("it is done to no single replica".into()));
+            }
         }
         let source = match (plan.step, plan.source_id) {
             (
@@ -87,6 +102,7 @@ impl Facts {
                 | Step::Resume
                 | Step::Remove
                 | Step::Purge
+                | Step::Settle
                 | Step::Exec,
                 _,
             ) => None,

@@ -96,6 +96,9 @@ impl Worker {
         if step == Step::Purge {
             return steps::purge(self, attempt, watch).await.unwrap_or_else(|instead| instead);
         }
+        if step == Step::Settle {
+            return steps::settle(self, attempt, watch).await.unwrap_or_else(|instead| instead);
+        }
         if attempt.plan.step == Step::Exec {
             return self.exec(attempt).await;
         }

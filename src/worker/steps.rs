@@ -18,9 +18,11 @@ mod replicate;
 mod resume;
 mod resync;
 mod scrub;
+mod settle;
 mod verify;
 
 pub(super) use purge::purge;
+pub(super) use settle::settle;
 
 /// What a step is given besides its facts.
 pub(super) struct Task<'a> {
@@ -51,7 +53,7 @@ pub(super) async fn perform(task: &Task<'_>, facts: Facts) -> Done {
         Step::Resume => resume::resume(task, facts).await,
         Step::Remove => remove::remove(task, facts).await,
         Step::Purge => purge::purge(task.worker, task.attempt, task.watch).await,
-        Step::Exec => Err(Outcome::Stale("a program is not an agent's step".into())),
+        Step::Settle | Step::Exec => Err(Outcome::Stale("it is done to no single replica".into())),
     }
 }
 
@@ -100,7 +102,7 @@ impl Task<'_> {
     /// With the ending that the attempt has instead.
     async fn vouch_for_source(&self, facts: &Facts) -> Result<(), Outcome> {
         let blame = self.attempt.plan.source_id;
-        match self.checksum(self.source()?, facts.repository.push_epoch).await {
+        match self.checksum(self.source()?, facts.fence).await {
             Ok(answer) if Some(answer.checksum) == facts.repository.checksum => Ok(()),
             Ok(_) => Err(Outcome::Failed {
                 message: format!("{} no longer has the definitive checksum", self.source()?.name),

@@ -106,15 +106,31 @@ pub(super) fn remove_strangers(repository: &Path) -> Result<Vec<String>, Refusal
 
 /// Removes locks and unfinished files of gits that are gone: the caller holds the repository's lock, so none lives.
 pub(super) fn remove_stale(repository: &Path) -> Result<Vec<String>, Refusal> {
+    let mut removed = remove_stale_locks(repository)?;
+    removed.extend(remove_unfinished(repository)?);
+    Ok(removed)
+}
+
+/// Removes what dead gits left of changes of references. No push may be under way.
+pub(super) fn remove_stale_locks(repository: &Path) -> Result<Vec<String>, Refusal> {
     let mut removed = Vec::new();
-    let is_lock = |name: &str| name.as_bytes().ends_with(b".lock");
     let is_stale = |name: &str| is_lock(name) || name == "packed-refs.new";
     sweep(repository, repository, false, &is_stale, &mut removed)?;
     sweep(repository, &repository.join("refs"), true, &is_stale, &mut removed)?;
     sweep(repository, &repository.join("reftable"), false, &is_stale, &mut removed)?;
+    Ok(removed)
+}
+
+/// Removes what dead gits left among objects. Pushes bring theirs whole, so they may go on beside this.
+pub(super) fn remove_unfinished(repository: &Path) -> Result<Vec<String>, Refusal> {
+    let mut removed = Vec::new();
     let is_unfinished = |name: &str| name.starts_with("tmp_") || is_lock(name);
     sweep(repository, &repository.join("objects"), true, &is_unfinished, &mut removed)?;
     Ok(removed)
+}
+
+fn is_lock(name: &str) -> bool {
+    name.as_bytes().ends_with(b".lock")
 }
 
 fn sweep(

@@ -5,9 +5,9 @@
 
 mod read;
 
-use super::refname;
 use crate::model::checksum::{Checksum, ChecksumKey, Summer, Target};
 use crate::model::fleet::ObjectFormat;
+use crate::model::refname;
 use std::collections::{BTreeSet, HashSet};
 
 /// One reference: its name's bytes and what it points at.
@@ -39,6 +39,15 @@ impl References {
         let references = Self { head, list };
         references.check_names()?;
         Ok(references)
+    }
+
+    /// What HEAD or a reference points at.
+    pub(super) fn get(&self, name: &[u8]) -> Option<&Target> {
+        if name == b"HEAD" {
+            return Some(&self.head);
+        }
+        let found = self.list.binary_search_by(|(other, _)| other.as_slice().cmp(name));
+        found.ok().map(|index| &self.list[index].1)
     }
 
     /// The text form: HEAD, then a line each, sorted.

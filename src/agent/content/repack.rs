@@ -73,7 +73,7 @@ impl Packing<'_> {
     async fn look(&self) -> Result<Objects, Refusal> {
         let (path, format) = (self.path(), self.format);
         disk::blocking(move || {
-            hygiene::remove_stale(&path)?;
+            hygiene::remove_unfinished(&path)?;
             let objects = packs::scan(&path)?;
             packs::check_trailers(&path, &objects.packs, format)?;
             Ok(objects)

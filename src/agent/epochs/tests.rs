@@ -1,6 +1,8 @@
 //! Epochs across restarts, higher ones over running ones, and gits that outlive their agent.
 
+use super::super::root::open_lock;
 use super::*;
+use rustix::fs::{FlockOperation, flock};
 
 const ID: RepositoryId = RepositoryId(7);
 
@@ -35,7 +37,7 @@ async fn fences_only_rise_and_leave_repair_epochs_alone() {
     epochs.fence(ID, 3).await.unwrap();
     let again = Epochs::new(Layout::new(directory.path()));
     assert_eq!(again.fence(ID, 2).await.unwrap_err().code, RefusalCode::OldEpoch);
-    assert_eq!(again.read(ID).await.unwrap(), Seen { repair: 5, push: 3 });
+    assert_eq!(again.read(ID).await.unwrap(), Seen { repair: 5, push: 3, pushed: 0 });
 }
 
 #[tokio::test]
@@ -96,7 +98,8 @@ async fn a_waiting_epoch_is_overtaken_by_a_higher_one() {
 async fn a_git_that_outlived_its_agent_is_waited_for() {
     let (directory, epochs) = epochs();
     let layout = Layout::new(directory.path());
-    let orphan = try_lock(&layout.lock(ID)).unwrap().unwrap();
+    let orphan = open_lock(&layout.lock(ID)).unwrap();
+    flock(&orphan, FlockOperation::NonBlockingLockShared).unwrap();
     assert!(epochs.try_write(ID).is_none());
     let never = CancellationToken::new();
     let mut waiting = Box::pin(epochs.write(ID, Some(1), &never));
@@ -145,4 +148,60 @@ async fn a_journal_that_cannot_be_read_lets_nothing_through() {
     drop(write(&epochs, Some(5)).await.unwrap());
     std::fs::write(Layout::new(directory.path()).journal_of(ID), "{").unwrap();
     assert_eq!(write(&epochs, Some(9)).await.unwrap_err(), RefusalCode::Failed);
+}
+
+async fn push(epochs: &Arc<Epochs>, epoch: i64, purpose: Purpose) -> Result<Writer, RefusalCode> {
+    epochs.push(ID, epoch, purpose, &CancellationToken::new()).await.map_err(|refusal| refusal.code)
+}
+
+#[tokio::test]
+async fn a_push_goes_on_beside_checks_and_waits_for_what_changes_references() {
+    let (_directory, epochs) = epochs();
+    let never = CancellationToken::new();
+    let check = epochs.beside(ID, Some(5), &never).await.unwrap();
+    let first = push(&epochs, 1, Purpose::Prepare).await.unwrap();
+    assert!(epochs.try_write(ID).is_none());
+    drop(check);
+    assert!(epochs.try_write(ID).is_none());
+    let mut repair = Box::pin(epochs.write(ID, Some(6), &never));
+    tokio::select! {
+        _ = &mut repair => panic!("it did not wait"),
+        () = tokio::time::sleep(Duration::from_millis(100)) => {}
+    }
+    assert!(!first.cancel.is_cancelled(), "a repair ends no push");
+    drop(first);
+    let repair = repair.await.unwrap();
+    let mut next = Box::pin(push(&epochs, 2, Purpose::Prepare));
+    tokio::select! {
+        _ = &mut next => panic!("it did not wait"),
+        () = tokio::time::sleep(Duration::from_millis(100)) => {}
+    }
+    assert!(!repair.cancel.is_cancelled(), "nor a push a repair");
+    drop(repair);
+    drop(next.await.unwrap());
+    assert!(lock(&epochs.slots).is_empty());
+}
+
+#[tokio::test]
+async fn a_fence_ends_the_pushes_that_are_over_and_waits_for_them() {
+    let (_directory, epochs) = epochs();
+    let running = push(&epochs, 5, Purpose::Prepare).await.unwrap();
+    epochs.fence(ID, 4).await.unwrap();
+    assert!(!running.cancel.is_cancelled());
+    assert_eq!(push(&epochs, 5, Purpose::Prepare).await.unwrap_err(), RefusalCode::Busy);
+    let cancelled = running.cancel.clone();
+    let ends = async {
+        cancelled.cancelled().await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(running);
+    };
+    let (fenced, ()) = tokio::join!(epochs.settle(ID, 6, 5), ends);
+    fenced.unwrap();
+    assert_eq!(push(&epochs, 5, Purpose::Prepare).await.unwrap_err(), RefusalCode::OldEpoch);
+    drop(push(&epochs, 6, Purpose::Settle).await.unwrap());
+    assert_eq!(epochs.settle(ID, 5, 5).await.unwrap_err().code, RefusalCode::OldEpoch);
+    epochs.settle(ID, 8, 7).await.unwrap();
+    assert_eq!(push(&epochs, 7, Purpose::Settle).await.unwrap_err(), RefusalCode::OldEpoch);
+    assert_eq!(epochs.seen(ID).await.unwrap(), Seen { repair: 0, push: 7, pushed: 8 });
+    assert_eq!(epochs.highest().push, 8);
 }

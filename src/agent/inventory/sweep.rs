@@ -6,7 +6,7 @@
 //! git left are removed here, when the repository's own lock shows that no git is left in it.
 
 use super::look::{Looked, Print, look, measure};
-use super::{Inventory, Kept, Mark};
+use super::{Inventory, Kept};
 use crate::agent::epochs::Epochs;
 use crate::agent::root::{self, Owner};
 use crate::model::id::RepositoryId;
@@ -254,7 +254,7 @@ impl Inventory {
     /// Notes that the sweep met it; none: it is being written, and not looked at.
     fn begin(&self, id: RepositoryId, sweep: u32) -> Option<Before> {
         let mut inner = self.lock();
-        let writing = matches!(inner.marks.get(&id), Some(Mark::Writing));
+        let writing = inner.is_written(id);
         let known = inner.entries.get_mut(&id).map(|entry| {
             entry.sweep = sweep;
             entry.generation
@@ -275,7 +275,7 @@ impl Inventory {
         let mut inner = self.lock();
         let now = inner.entries.get(&id).map(|entry| entry.generation);
         let moved_on = now.unwrap_or_default() != before.generation;
-        if moved_on || matches!(inner.marks.get(&id), Some(Mark::Writing)) {
+        if moved_on || inner.is_written(id) {
             return;
         }
         let old = inner.entries.get(&id).copied().unwrap_or_default();
@@ -296,7 +296,7 @@ impl Inventory {
     }
 
     /// What was expected when this agent, or one before it, last wrote.
-    fn kept(&self, id: RepositoryId) -> Option<Kept> {
+    pub(super) fn kept(&self, id: RepositoryId) -> Option<Kept> {
         let text = std::fs::read(self.layout.seen(id)).ok()?;
         serde_json::from_slice(&text).ok()
     }

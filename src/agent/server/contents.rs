@@ -84,7 +84,7 @@ async fn held(agent: &Agent, id: RepositoryId, bytes: i64) -> Result<Held, Refus
         Err(refusal) => (None, Some(refusal.message)),
     };
     let identity = content::identity_of(&agent.store, id).await?;
-    let epochs = EpochsAnswer { repair: seen.repair, push: seen.push };
+    let epochs = EpochsAnswer { repair: seen.repair, push: seen.highest_push() };
     Ok(Held { repository: id, identity, checksum, problem, bytes, epochs })
 }
 
@@ -96,7 +96,7 @@ pub(super) async fn epochs(
     let id = repository(&id)?;
     agent.admit(&headers, Action::Verify, Some(id))?;
     let seen = agent.epochs.seen(id).await?;
-    Ok(Json(EpochsAnswer { repair: seen.repair, push: seen.push }))
+    Ok(Json(EpochsAnswer { repair: seen.repair, push: seen.highest_push() }))
 }
 
 pub(super) async fn identity(

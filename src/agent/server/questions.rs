@@ -1,5 +1,6 @@
 //! Questions about the fileserver itself, new parts, and checksums.
 
+use super::work::fence;
 use super::{Agent, Answer, LARGEST_BODY, body, query, repository, turn};
 use crate::agent::content;
 use crate::model::grant::Action;
@@ -71,9 +72,7 @@ pub(super) async fn checksum(
     if let Some(epoch) = admitted.grant.epoch {
         agent.epochs.check(id, epoch).await?;
     }
-    if let Some(fence) = ask.fence {
-        agent.epochs.fence(id, fence).await?;
-    }
+    fence(&agent, id, &admitted.grant, ask.fence).await?;
     let _turn = turn(&agent.checks, "checks").await?;
     Ok(Json(content::checksum(&agent.store, id).await?))
 }

@@ -1,5 +1,6 @@
 //! An agent as its callers see it: over a socket, with real grants, real git and real restarts.
 
+mod pushes;
 mod whole;
 
 use super::super::testing::{enrolment, grant, key, make_repository, part};
@@ -129,7 +130,7 @@ async fn what_keeps_an_agent_from_starting_is_told_by_kind() {
 async fn every_route_asks_for_its_own_action() {
     let root = tempfile::tempdir().unwrap();
     let agent = start(options(root.path())).await;
-    let routes: [(Method, &str, Action); 16] = [
+    let routes: [(Method, &str, Action); 23] = [
         (Method::GET, "/v1/status", Action::Observe),
         (Method::PUT, "/v1/parts", Action::Configure),
         (Method::GET, "/v1/inventory", Action::Observe),
@@ -140,6 +141,13 @@ async fn every_route_asks_for_its_own_action() {
         (Method::POST, "/v1/repositories/7/quarantine", Action::Repair),
         (Method::PUT, "/v1/repositories/7/import/pack?object_format=sha1", Action::Import),
         (Method::POST, "/v1/repositories/7/import", Action::Import),
+        (Method::POST, "/v1/repositories/7/pushes", Action::Push),
+        (Method::PUT, "/v1/repositories/7/pushes/x/pack", Action::Push),
+        (Method::POST, "/v1/repositories/7/pushes/x/prepare", Action::Push),
+        (Method::POST, "/v1/repositories/7/pushes/x/finish", Action::Push),
+        (Method::DELETE, "/v1/repositories/7/pushes/x", Action::Push),
+        (Method::POST, "/v1/repositories/7/fence", Action::Settle),
+        (Method::POST, "/v1/repositories/7/bring", Action::Settle),
         (Method::GET, "/v1/repositories/7/references", Action::Read),
         (Method::POST, "/v1/repositories/7/hold", Action::Read),
         (Method::GET, "/v1/repositories/7/files/objects/pack/x.pack", Action::Read),

@@ -1,6 +1,6 @@
 //! Tidying one repository: scrub and repack. Each has the repository to itself, in a task that outlives its request.
 
-use super::work::{for_repair, hold, looking};
+use super::work::{fence, for_repair, hold_beside, looking};
 use super::{Agent, Answer, LARGEST_BODY, body, repository, turn};
 use crate::agent::{content, long};
 use crate::model::grant::Action;
@@ -20,10 +20,8 @@ pub(super) async fn scrub(
     let id = repository(&id)?;
     let admitted = agent.admit(&headers, Action::Verify, Some(id))?;
     let ask: ChecksumRequest = body(bytes, LARGEST_BODY).await?;
-    let writer = agent.epochs.write(id, admitted.grant.epoch, &agent.tasks.token()).await?;
-    if let Some(fence) = ask.fence {
-        agent.epochs.fence(id, fence).await?;
-    }
+    fence(&agent, id, &admitted.grant, ask.fence).await?;
+    let writer = agent.epochs.beside(id, admitted.grant.epoch, &agent.tasks.token()).await?;
     let turn = turn(&agent.copies, "copies").await?;
     let (looking, fingerprint) = looking(&agent, id).await?;
     let store = Arc::clone(&agent.store);
@@ -41,7 +39,7 @@ pub(super) async fn repack(
     headers: HeaderMap,
 ) -> Result<Response, Answer> {
     let (id, admitted) = for_repair(&agent, &id, &headers)?;
-    let held = hold(&agent, id, &admitted.grant).await?;
+    let held = hold_beside(&agent, id, &admitted.grant).await?;
     let store = Arc::clone(&agent.store);
     Ok(long::lines(&agent.tasks, held.1.cancel.clone(), move |work| async move {
         let _held = held;

@@ -40,10 +40,8 @@ pub(super) async fn verify(
     let id = repository(&id)?;
     let admitted = agent.admit(&headers, Action::Verify, Some(id))?;
     let ask: ChecksumRequest = body(bytes, LARGEST_BODY).await?;
-    let writer = agent.epochs.write(id, admitted.grant.epoch, &agent.tasks.token()).await?;
-    if let Some(fence) = ask.fence {
-        agent.epochs.fence(id, fence).await?;
-    }
+    fence(&agent, id, &admitted.grant, ask.fence).await?;
+    let writer = agent.epochs.beside(id, admitted.grant.epoch, &agent.tasks.token()).await?;
     let turn = turn(&agent.copies, "copies").await?;
     let (looking, fingerprint) = looking(&agent, id).await?;
     let store = Arc::clone(&agent.store);
@@ -71,10 +69,8 @@ pub(super) async fn resync(
     let source = source(&admitted)?;
     let ask: ResyncRequest = body(bytes, LARGEST_BODY).await?;
     same(id, ask.identity.repository)?;
+    fence(&agent, id, &admitted.grant, ask.fence).await?;
     let held = hold(&agent, id, &admitted.grant).await?;
-    if let Some(fence) = ask.fence {
-        agent.epochs.fence(id, fence).await?;
-    }
     let store = Arc::clone(&agent.store);
     Ok(long::lines(&agent.tasks, held.1.cancel.clone(), move |work| async move {
         let _held = held;
@@ -168,6 +164,28 @@ pub(super) async fn hold(agent: &Agent, id: RepositoryId, grant: &Grant) -> Resu
     Ok((agent.store.inventory.mark_writing(id), writer, turn))
 }
 
+/// Like [`hold`], for work beside which pushes go on.
+pub(super) async fn hold_beside(agent: &Agent, id: RepositoryId, grant: &Grant) -> Result<Held, Refusal> {
+    let writer = agent.epochs.beside(id, grant.epoch, &agent.tasks.token()).await?;
+    let turn = turn(&agent.copies, "copies").await?;
+    Ok((agent.store.inventory.mark_writing(id), writer, turn))
+}
+
+/// Fences pushes before work that records what it found: a push that is over must not change it afterwards, and one
+/// that is prepared is not waited for.
+pub(super) async fn fence(
+    agent: &Agent,
+    id: RepositoryId,
+    grant: &Grant,
+    fence: Option<i64>,
+) -> Result<(), Refusal> {
+    let Some(fence) = fence else { return Ok(()) };
+    if let Some(epoch) = grant.epoch {
+        agent.epochs.check(id, epoch).await?;
+    }
+    agent.epochs.fence(id, fence).await
+}
+
 pub(super) fn for_repair(
     agent: &Agent,
     id: &str,
@@ -182,7 +200,7 @@ pub(super) fn for_repair(
 }
 
 /// The source that the grant names: addresses come from grants alone.
-fn source(admitted: &Admitted) -> Result<Source, Refusal> {
+pub(super) fn source(admitted: &Admitted) -> Result<Source, Refusal> {
     let end = admitted.grant.source.as_ref();
     let end = end.ok_or_else(|| Refusal::new(RefusalCode::Forbidden, "the grant names no source"))?;
     if end.name == admitted.grant.destination.name {
@@ -191,7 +209,7 @@ fn source(admitted: &Admitted) -> Result<Source, Refusal> {
     Ok(Source { name: end.name.clone(), url: end.url.clone(), grant: admitted.text.clone() })
 }
 
-fn same(path: RepositoryId, body: RepositoryId) -> Result<(), Refusal> {
+pub(super) fn same(path: RepositoryId, body: RepositoryId) -> Result<(), Refusal> {
     if path == body {
         return Ok(());
     }
@@ -199,7 +217,7 @@ fn same(path: RepositoryId, body: RepositoryId) -> Result<(), Refusal> {
 }
 
 /// Blocks of a body; one that stalls ends with an error.
-fn unless_stalled(
+pub(super) fn unless_stalled(
     blocks: impl futures::Stream<Item = io::Result<Bytes>> + Send + 'static,
 ) -> futures::stream::BoxStream<'static, io::Result<Bytes>> {
     futures::stream::unfold(Some(blocks.boxed()), |blocks| async move {

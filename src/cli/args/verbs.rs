@@ -113,6 +113,20 @@ pub enum RepoVerb {
         #[command(flatten)]
         change: Change,
     },
+    /// Make what one copy has definitive, where no rule can decide; the other copies are brought to it.
+    Adopt {
+        /// Its name or number.
+        name: String,
+        /// The fileserver whose copy it is.
+        #[arg(long, value_name = "FILESERVER")]
+        from: String,
+        /// Do not ask for the name typed back.
+        #[arg(long)]
+        yes: bool,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
     /// Bring a removed repository back as it was, within the retention.
     Undelete {
         /// The name that it had, or its number.

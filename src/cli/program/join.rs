@@ -243,6 +243,7 @@ impl Base {
                 findings: config.retention.findings,
                 attempts: config.retention.attempts,
                 evaluations: config.retention.evaluations,
+                pushes: config.retention.pushes,
                 ..controller::Retention::default()
             },
             pressure: controller::pressure::Bounds {

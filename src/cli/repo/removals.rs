@@ -2,11 +2,12 @@
 
 use crate::cli::args::{Change, Global};
 use crate::cli::client::Client;
+use crate::cli::confirm::confirmed;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{self, moment, moment_or_dash, size};
 use crate::clock;
 use crate::http::shapes::{
-    Changed, QuarantinedShown, RemoveRepository, RenameRepository, RepositoryRow, RepositoryShown,
+    AdoptCopy, Changed, QuarantinedShown, RemoveRepository, RenameRepository, RepositoryRow, RepositoryShown,
     UndeleteRepository,
 };
 use crate::model::Millis;
@@ -38,6 +39,25 @@ fn confirm(name: &str, copies: usize) -> anyhow::Result<()> {
     Err(Failure::new(Exit::Unsafe, format!("{name} was not typed back: nothing is removed"))
         .hint("--yes removes without asking")
         .into())
+}
+
+pub(super) async fn adopt(
+    global: &Global,
+    name: &str,
+    from: String,
+    yes: bool,
+    change: Change,
+) -> anyhow::Result<Exit> {
+    let Some(reason) = change.reason.filter(|reason| !reason.trim().is_empty()) else {
+        return Err(Failure::usage("a copy is not adopted without --reason").into());
+    };
+    if !change.dry_run {
+        let what = format!("what {from} has becomes definitive, whatever was pushed to other copies");
+        confirmed(name, &what, yes)?;
+    }
+    let ask = AdoptCopy { from, reason, dry_run: change.dry_run };
+    let changed: Changed = Client::new(global)?.post(&["repositories", name, "adopt"], &ask).await?;
+    said(global, &changed)
 }
 
 pub(super) async fn undelete(

@@ -57,3 +57,16 @@ pub struct QuarantinedShown {
     /// Bytes on disk.
     pub bytes: i64,
 }
+
+/// Adopts what one copy has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptCopy {
+    /// The fileserver where it stands, by name.
+    pub from: String,
+    /// Why; demanded.
+    pub reason: String,
+    /// Only say what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}

@@ -42,7 +42,7 @@ fn every_refusal_names_line_key_and_what_is_allowed() {
     repairs/re-replicate.toml:8: in_flight: invalid type: string "400", expected i64
     repairs/re-replicate.toml:8: unknown field `in_fligth`, expected one of `in_flight`, `per_fileserver`, `per_rack`, `starts_per_minute`, `bytes_per_second`; did you mean in_flight?
     repairs/re-replicate.toml:7: missing field `per_rack`
-    repairs/re-replicate.toml:5: step: step "replicat" is not one of: resync, replicate, move, verify, scrub, repack, resume, remove, purge, exec; did you mean replicate?
+    repairs/re-replicate.toml:5: step: step "replicat" is not one of: resync, replicate, move, verify, scrub, repack, resume, remove, purge, settle, exec; did you mean replicate?
     repairs/re-replicate.toml:4: subject: step replicate is done to a repository, not to a replica
     repairs/re-replicate.toml:12: bytes_per_second: "100MB" is not a size like "512KiB", "100MiB" or "0" (units: B, KiB, MiB, GiB, TiB)
     repairs/re-replicate.toml:12: bytes_per_second: "1B" is neither "0" (no bound) nor within 64KiB to 1TiB

@@ -46,7 +46,7 @@ pub(super) async fn compare_all(task: &Task<'_>, bytes: Option<i64>) -> Result<b
 async fn ask_all(task: &Task<'_>, facts: &Facts) -> Vec<Answer> {
     let asks = facts.replicas.iter().filter_map(|replica| {
         let end = askable(facts, replica)?;
-        Some(async move { (replica.fileserver_id, task.checksum(&end, facts.repository.push_epoch).await) })
+        Some(async move { (replica.fileserver_id, task.checksum(&end, facts.fence).await) })
     });
     join_all(asks).await
 }
@@ -71,6 +71,10 @@ async fn taken(
         let here = fileserver_id == task.here();
         let checksum = match answer {
             Ok(answer) if answer.journal_version > facts.repository.version => {
+                if facts.moved(&task.worker.database).await? {
+                    // Nothing is written: somebody pushes.
+                    continue;
+                }
                 return Err(history_lost(facts, fileserver_id, answer.journal_version));
             }
             Ok(answer) => Some(answer.checksum),
@@ -97,8 +101,17 @@ async fn taken(
     Ok(taken)
 }
 
+/// A copy that journalled a version above the one that was read: a push is being ended, or the database went back.
+pub(super) async fn ahead(task: &Task<'_>, facts: &Facts, at: FileserverId, journal: i64) -> Outcome {
+    match facts.moved(&task.worker.database).await {
+        Ok(true) => Outcome::Away("somebody pushes to the repository just now".into()),
+        Ok(false) => history_lost(facts, at, journal),
+        Err(error) => error.into(),
+    }
+}
+
 /// A copy that journalled a version above SQL's: the database went back, a person decides.
-pub(super) fn history_lost(facts: &Facts, at: FileserverId, journal: i64) -> Outcome {
+fn history_lost(facts: &Facts, at: FileserverId, journal: i64) -> Outcome {
     let (name, version) = (facts.name(at), facts.repository.version);
     Outcome::failed(format!(
         "{name} has committed version {journal}, the database knows {version}: it went back in time, nothing is overwritten"

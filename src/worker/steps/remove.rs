@@ -8,7 +8,7 @@
 //! "maybe gone", and setting aside what is already set aside is no error. Before that the others
 //! are asked again; if the copy is needed by now, and still stands at its place, it stays.
 
-use super::compare::history_lost;
+use super::compare::ahead;
 use super::{Done, Task, copy_is_bad};
 use crate::database::inventory;
 use crate::database::removals::{self, Begun, SetAside};
@@ -63,9 +63,9 @@ async fn begin(task: &Task<'_>, mut facts: Facts) -> Result<Facts, Outcome> {
 
 /// Nothing is marked while the copy's own agent is silent, or while the copy knows a version that SQL does not.
 async fn look_at(task: &Task<'_>, facts: &Facts, here: FileserverId) -> Result<(), Outcome> {
-    match task.checksum(&task.ends.destination, facts.repository.push_epoch).await {
+    match task.checksum(&task.ends.destination, facts.fence).await {
         Ok(seen) if seen.journal_version > facts.repository.version => {
-            Err(history_lost(facts, here, seen.journal_version))
+            Err(ahead(task, facts, here, seen.journal_version).await)
         }
         Ok(_) => Ok(()),
         // A copy that is damaged or gone may go all the same.
@@ -84,13 +84,13 @@ pub(super) async fn vouching(
     let others = facts.replicas.iter().filter(|replica| replica.fileserver_id != here);
     let asks = others.filter_map(|replica| {
         let end = countable(facts, replica)?;
-        Some(async move { (replica.fileserver_id, task.checksum(&end, facts.repository.push_epoch).await) })
+        Some(async move { (replica.fileserver_id, task.checksum(&end, facts.fence).await) })
     });
     let mut vouching = Vec::new();
     for (id, answer) in join_all(asks).await {
         match answer {
             Ok(seen) if seen.journal_version > facts.repository.version => {
-                return Err(history_lost(facts, id, seen.journal_version));
+                return Err(ahead(task, facts, id, seen.journal_version).await);
             }
             Ok(seen) if Some(seen.checksum) == facts.repository.checksum => vouching.push(id),
             Ok(_) => inventory::doubt(&task.worker.database, task.repository(), id).await?,
@@ -117,7 +117,7 @@ pub(super) async fn finish(task: &Task<'_>, facts: &Facts) -> Done {
     if good >= usize::try_from(facts.repository.wanted).unwrap_or(usize::MAX) {
         return set_aside(task, facts).await;
     }
-    let push_epoch = facts.repository.push_epoch;
+    let push_epoch = facts.fence;
     let standing = match task.checksum(&task.ends.destination, push_epoch).await {
         Ok(seen) => seen.checksum,
         // It went before its remover died, or is of no use.

@@ -5,7 +5,7 @@
 //! the attempt fails, its conclusion forgets that row. A copy that an attempt before this one left whole is not made twice: it is compared, and brought
 //! to the source where it differs.
 
-use super::compare::history_lost;
+use super::compare::ahead;
 use super::resync::{bring, with_size};
 use super::{Done, Task};
 use crate::database::replicas::{Recorded, Taken, abandon_copy, begin_copy, finish_move};
@@ -66,7 +66,7 @@ async fn copy(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
 
 /// Takes over a copy that stands there already.
 async fn adopt(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
-    if let Ok(seen) = task.checksum(&task.ends.destination, facts.repository.push_epoch).await
+    if let Ok(seen) = task.checksum(&task.ends.destination, facts.fence).await
         && Some(seen.checksum) == facts.repository.checksum
     {
         return Ok(CopyAnswer {
@@ -95,10 +95,10 @@ pub(super) async fn publish(
         let Some(facts) = facts.filter(|facts| facts.repository.removed_at.is_none()) else {
             return Err(Outcome::Stale("the repository was removed".into()));
         };
-        let seen = task.checksum(&task.ends.destination, facts.repository.push_epoch).await;
+        let seen = task.checksum(&task.ends.destination, facts.fence).await;
         let seen = seen.map_err(|error| Outcome::of_call(error, None))?;
         if seen.journal_version > facts.repository.version {
-            return Err(history_lost(&facts, here, seen.journal_version));
+            return Err(ahead(task, &facts, here, seen.journal_version).await);
         }
         let taken = Taken {
             fileserver_id: here,

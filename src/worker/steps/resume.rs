@@ -20,7 +20,7 @@ pub(super) async fn resume(task: &Task<'_>, facts: Facts) -> Done {
 }
 
 async fn creating(task: &Task<'_>, facts: &Facts) -> Done {
-    let seen = match task.checksum(&task.ends.destination, facts.repository.push_epoch).await {
+    let seen = match task.checksum(&task.ends.destination, facts.fence).await {
         Ok(seen) => Some(seen),
         Err(CallError::Refused(refusal)) if copy_is_bad(refusal.code) => None,
         Err(error) => return Err(Outcome::of_call(error, None)),

@@ -53,7 +53,7 @@ async fn call(task: &Task<'_>, facts: &Facts, rebuild: bool) -> Result<CopyAnswe
     let Some(source) = &task.ends.source else { return Err(CallError::Cancelled) };
     let ask = ResyncRequest {
         identity: facts.identity(),
-        fence: Some(facts.repository.push_epoch),
+        fence: Some(facts.fence),
         bytes_per_second: task.attempt.plan.bytes_per_second,
         rebuild,
     };
@@ -64,7 +64,7 @@ async fn call(task: &Task<'_>, facts: &Facts, rebuild: bool) -> Result<CopyAnswe
 /// Verifies the source's disk before a copy is set aside in its favour.
 async fn verify_source(task: &Task<'_>, facts: &Facts) -> Result<(), Outcome> {
     let (source, blame) = (task.source()?, task.attempt.plan.source_id);
-    let ask = ChecksumRequest { fence: Some(facts.repository.push_epoch) };
+    let ask = ChecksumRequest { fence: Some(facts.fence) };
     let seen = task.agents().verify(source, task.repository(), task.epoch(), &ask, task.watch).await;
     let seen = seen.map_err(|error| Outcome::of_call(error, blame))?;
     match (seen.checksum, seen.problem) {

@@ -18,7 +18,7 @@ pub(super) async fn scrub(task: &Task<'_>, facts: Facts) -> Done {
 }
 
 async fn look(task: &Task<'_>, facts: &Facts) -> Result<VerifyAnswer, Outcome> {
-    let ask = ChecksumRequest { fence: Some(facts.repository.push_epoch) };
+    let ask = ChecksumRequest { fence: Some(facts.fence) };
     let to = &task.ends.destination;
     match task.agents().scrub(to, task.repository(), task.epoch(), &ask, task.watch).await {
         Err(CallError::Refused(refusal)) if copy_is_bad(refusal.code) => Ok(bad(refusal.message)),

@@ -1,6 +1,6 @@
 //! Verify: compare a replica with its disk, and write what was seen.
 
-use super::compare::history_lost;
+use super::compare::ahead;
 use super::scrub::deep;
 use super::{Done, Task, copy_is_bad};
 use crate::database::replicas::{Packed, Recorded, Taken, record};
@@ -24,7 +24,7 @@ pub(super) async fn settle(task: &Task<'_>, mut facts: Facts, mut seen: VerifyAn
         }
         if seen.journal_version > facts.repository.version {
             let here = task.here();
-            return Err(history_lost(&facts, here, seen.journal_version));
+            return Err(ahead(task, &facts, here, seen.journal_version).await);
         }
         let version = facts.repository.version;
         let taken = [taken(task, &seen)];
@@ -57,7 +57,7 @@ async fn identify(task: &Task<'_>, facts: &Facts) {
 
 /// What the agent sees. A copy that is gone is an answer too.
 async fn look(task: &Task<'_>, facts: &Facts) -> Result<VerifyAnswer, Outcome> {
-    let ask = ChecksumRequest { fence: Some(facts.repository.push_epoch) };
+    let ask = ChecksumRequest { fence: Some(facts.fence) };
     let to = &task.ends.destination;
     match task.agents().verify(to, task.repository(), task.epoch(), &ask, task.watch).await {
         Err(CallError::Refused(refusal)) if copy_is_bad(refusal.code) => Ok(bad(refusal.message)),

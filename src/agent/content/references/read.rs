@@ -1,9 +1,9 @@
 //! Reading references from a repository's files. Whatever git would pass over with a warning is damage here.
 
 use super::{Reference, References, object};
-use crate::agent::content::refname;
 use crate::model::checksum::Target;
 use crate::model::fleet::ObjectFormat;
+use crate::model::refname;
 use crate::model::wire::{Refusal, RefusalCode};
 use std::collections::BTreeMap;
 use std::fs;

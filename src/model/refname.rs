@@ -1,12 +1,14 @@
 //! Git's grammar of reference names, so that no name from elsewhere becomes a path outside of `refs/`.
 
 /// Whether a reference may have this name: git's own rules, and below `refs/`.
-pub(super) fn is_reference(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_reference(name: &[u8]) -> bool {
     name.starts_with(b"refs/") && name.len() <= 4096 && is_well_formed(name)
 }
 
 /// Whether a symbolic reference may point at this: a reference, or a name like `HEAD` beside `refs/`.
-pub(super) fn is_target(name: &[u8]) -> bool {
+#[must_use]
+pub fn is_target(name: &[u8]) -> bool {
     let beside = !name.is_empty() && name.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');
     beside || is_reference(name)
 }
@@ -24,7 +26,7 @@ fn is_component(part: &[u8]) -> bool {
 }
 
 /// Names that lie above a name: `refs/heads/a/b` has `refs/heads/a`, `refs/heads` and `refs`.
-pub(super) fn above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &name[..end])
 }
 

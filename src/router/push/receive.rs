@@ -1,0 +1,287 @@
+//! One push from its request to its report.
+
+use super::commands::{self, Asked, Bounds, CommandsError, Heard};
+use super::fan::{PourError, drain, pour};
+use super::line::{self, Placed};
+use super::pktline::{Incoming, PacketError};
+use super::ready::{Gathered, Intake, Unready, let_go};
+use super::report::{Report, alive, words};
+use super::verdict::{Ended, Running};
+use super::view::View;
+use super::{Answer, ByteStream, Pushed, Pushing, policy};
+use crate::database::pushes;
+use crate::model::id::RepositoryId;
+use crate::model::push::quorum;
+use crate::model::wire::push::{Command, RefName};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+const TYPE: &str = "application/x-git-receive-pack-result";
+/// Bytes of one command with its packet: a long name, two objects.
+const COMMAND: usize = 512;
+/// What a client that is refused is heard out for.
+const DRAIN: u64 = 256 << 20;
+const DRAIN_FOR: Duration = Duration::from_secs(30);
+
+/// Answers `git-receive-pack`: takes a push, and tells how it ended. Dropped before the body's end, nothing came of it.
+pub async fn receive_pack(pushing: &Arc<Pushing>, pushed: &Pushed, body: ByteStream) -> Answer {
+    let span = tracing::info_span!("router.push", repository.id = %pushed.repository, pusher = pushed.pusher);
+    receive(pushing, pushed.repository, body).instrument(span).await
+}
+
+async fn receive(pushing: &Arc<Pushing>, id: RepositoryId, body: ByteStream) -> Answer {
+    let begun = Instant::now();
+    let view = match View::read(pushing, id).await {
+        Ok(Some(view)) => view,
+        Ok(None) => return Answer::sentence(404, "there is no such repository"),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a push could not be routed");
+            return Answer::sentence(503, "the database is away: nobody can push now");
+        }
+    };
+    let mut incoming = Incoming::new(body);
+    let references = pushing.settings.references;
+    let bounds = Bounds { commands: references, bytes: (references * COMMAND).max(64 * COMMAND) };
+    let heard = match commands::read(&mut incoming, view.repository.object_format, bounds).await {
+        Ok(heard) => heard,
+        Err(error) => return unreadable(incoming, &error).await,
+    };
+    match heard {
+        Heard::Probe => Answer::whole(200, TYPE, "0000"),
+        Heard::Refused(asked, why) => refused(pushing, incoming.rest(), &asked, &why, begun).await,
+        Heard::Push(asked) => push(pushing, &view, asked, incoming.rest(), begun).await,
+    }
+}
+
+/// What is too much is said with a status that git shows; what broke off is heard by nobody.
+async fn unreadable(incoming: Incoming, error: &CommandsError) -> Answer {
+    let status = match error {
+        CommandsError::TooMuch(_) => 413,
+        CommandsError::Malformed(_) | CommandsError::Packets(PacketError::Malformed | PacketError::Cut) => {
+            400
+        }
+        CommandsError::Packets(PacketError::Broken(_)) => return Answer::sentence(400, "the push broke off"),
+    };
+    drain(incoming.rest(), DRAIN, DRAIN_FOR).await;
+    Answer::sentence(status, &error.to_string())
+}
+
+fn names(asked: &Asked) -> impl Iterator<Item = RefName> {
+    asked.commands.iter().map(|command| command.name.clone())
+}
+
+/// Refuses every reference of a push whose pack was not read yet.
+async fn refused(pushing: &Pushing, rest: ByteStream, asked: &Asked, why: &str, begun: Instant) -> Answer {
+    drain(rest, DRAIN, DRAIN_FOR).await;
+    tracing::info!(why, "a push is refused");
+    pushing.metrics.ended("refused", 0, begun.elapsed());
+    Answer::whole(200, TYPE, Report::refused(names(asked), why).encode(asked.wishes))
+}
+
+/// Receives the pack; what follows goes on in a task of its own, which tells the client.
+async fn push(pushing: &Arc<Pushing>, view: &View, asked: Asked, rest: ByteStream, begun: Instant) -> Answer {
+    let id = view.repository.id;
+    let barred = policy::forbidden(&asked.commands, &pushing.settings.protected);
+    if let Some(why) = in_the_way(pushing, view).await {
+        return refused(pushing, rest, &asked, &why, begun).await;
+    }
+    let free: Vec<Command> =
+        asked.commands.iter().filter(|command| !barred.contains_key(&command.name)).cloned().collect();
+    if free.is_empty() || (asked.wishes.atomic && !barred.is_empty()) {
+        return forbidden(pushing, rest, &asked, &barred, begun).await;
+    }
+    let (lanes, intake) = Intake::begin(pushing, view, &free).await;
+    if lanes.len() < quorum(view.repository.seats) as usize {
+        drop(intake);
+        let why = format!("{} copies can take a push now, too few to agree: try again", lanes.len());
+        return refused(pushing, rest, &asked, &why, begun).await;
+    }
+    let settings = &pushing.settings;
+    let rest = if asked.brings_objects() { rest } else { futures::stream::empty().boxed() };
+    let bytes = match pour(rest, lanes, settings.stall, settings.largest).await {
+        Ok(bytes) => bytes,
+        Err(PourError::Broken(_)) => return Answer::sentence(400, "the push broke off"),
+        // Why nobody takes it, the calls say: objects that are not good are refused before their end.
+        Err(PourError::Nobody) => 0,
+        Err(error @ PourError::TooLarge(_)) => {
+            pushing.metrics.ended("refused", 0, begun.elapsed());
+            let report = Report::unpack_failed(names(&asked), &error.to_string());
+            return Answer::whole(200, TYPE, report.encode(asked.wishes));
+        }
+    };
+    let task = Task { pushing: Arc::clone(pushing), id, asked, barred, intake, bytes, begun };
+    Answer { status: 200, content_type: TYPE, body: task.start() }
+}
+
+/// What forbids every push now.
+async fn in_the_way(pushing: &Pushing, view: &View) -> Option<String> {
+    match pushes::standing(&pushing.database, view.repository.id).await {
+        Ok(standing) => standing.lock.map(|lock| line::locked(&lock)).or_else(|| view.too_few()),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a push could not be routed");
+            Some("the database is away: nobody can push now".to_owned())
+        }
+    }
+}
+
+async fn forbidden(
+    pushing: &Pushing,
+    rest: ByteStream,
+    asked: &Asked,
+    barred: &BTreeMap<RefName, String>,
+    begun: Instant,
+) -> Answer {
+    drain(rest, DRAIN, DRAIN_FOR).await;
+    pushing.metrics.ended("refused", 0, begun.elapsed());
+    let why = |name| barred.get(name).cloned().unwrap_or_else(|| "atomic push failure".to_owned());
+    let references = asked.commands.iter().map(|one| (one.name.clone(), Some(why(&one.name)))).collect();
+    Answer::whole(200, TYPE, Report { unpack: None, references }.encode(asked.wishes))
+}
+
+/// A push whose bytes are here.
+struct Task {
+    pushing: Arc<Pushing>,
+    id: RepositoryId,
+    asked: Asked,
+    barred: BTreeMap<RefName, String>,
+    intake: Intake,
+    bytes: u64,
+    begun: Instant,
+}
+
+/// What the client is told, and how it is counted.
+struct Told {
+    outcome: &'static str,
+    report: Report,
+    /// For people.
+    words: Option<String>,
+}
+
+impl Task {
+    /// Goes on under the router's own tasks; the client hears of it by this stream.
+    fn start(self) -> ByteStream {
+        let (to, from) = mpsc::channel::<Bytes>(4);
+        let (pushing, wishes, alive_every) =
+            (Arc::clone(&self.pushing), self.asked.wishes, self.pushing.settings.alive);
+        let gone = CancellationToken::new();
+        let work = async move {
+            let told = {
+                let mut work = std::pin::pin!(self.run(gone.clone()));
+                loop {
+                    tokio::select! {
+                        biased;
+                        told = &mut work => break told,
+                        () = tokio::time::sleep(alive_every) => {
+                            if let Some(packet) = alive(wishes) {
+                                // A client that reads nothing now will read this later, or is gone.
+                                let _ = to.try_send(packet);
+                            }
+                            if to.is_closed() {
+                                gone.cancel();
+                            }
+                        }
+                    }
+                }
+            };
+            let said = told.words.as_deref().and_then(|text| words(text, wishes));
+            for packet in said.into_iter().chain([told.report.encode(wishes)]) {
+                if to.send(packet).await.is_err() {
+                    tracing::info!(outcome = told.outcome, "the client of a push does not hear how it ended");
+                    break;
+                }
+            }
+        };
+        pushing.tasks.spawn(work.in_current_span());
+        let body = futures::stream::unfold(from, |mut from| async move {
+            from.recv().await.map(|packet| (Ok(packet), from))
+        });
+        body.boxed()
+    }
+
+    async fn run(self, gone: CancellationToken) -> Told {
+        let Self { pushing, id, asked, mut barred, intake, bytes, begun } = self;
+        let told = match intake.gather(&pushing, begun).await {
+            Err(Unready::Rejected(why)) => Told {
+                outcome: "refused",
+                report: Report::unpack_failed(names(&asked), &why),
+                words: Some(why),
+            },
+            Err(Unready::Few(why)) => refuse(&asked, &why),
+            Ok(gathered) => {
+                barred.extend(gathered.unfit.clone());
+                place(&pushing, id, &asked, &barred, &gathered, &gone).await
+            }
+        };
+        tracing::info!(
+            outcome = told.outcome,
+            bytes,
+            duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "a push ended"
+        );
+        pushing.metrics.ended(told.outcome, bytes, begun.elapsed());
+        told
+    }
+}
+
+fn refuse(asked: &Asked, why: &str) -> Told {
+    Told { outcome: "refused", report: Report::refused(names(asked), why), words: None }
+}
+
+async fn place(
+    pushing: &Pushing,
+    id: RepositoryId,
+    asked: &Asked,
+    barred: &BTreeMap<RefName, String>,
+    gathered: &Gathered,
+    gone: &CancellationToken,
+) -> Told {
+    let placed = line::open(pushing, id, asked, barred, gathered, gone).await;
+    let told = match placed {
+        Ok(Placed::Open(open, judged)) => {
+            let (takers, commands) = (&gathered.ready, &judged.commands);
+            let running = Running { pushing, repository: id, open: &open, takers, commands };
+            return tell(pushing, running.end().await, judged.refused);
+        }
+        Ok(Placed::Nothing(judged)) => {
+            let outcome =
+                if judged.refused.iter().any(|(_, why)| why.is_none()) { "committed" } else { "refused" };
+            Told { outcome, report: Report { unpack: None, references: judged.refused }, words: None }
+        }
+        Ok(Placed::Refused(why)) => refuse(asked, &why),
+        Ok(Placed::Gone) => refuse(asked, "the client went away"),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a push could not be opened");
+            refuse(asked, "the database is away: nobody can push now")
+        }
+    };
+    let_go(pushing, id, &gathered.ready).await;
+    told
+}
+
+/// The report of a push that was open.
+fn tell(pushing: &Pushing, ended: Ended, judged: Vec<(RefName, Option<String>)>) -> Told {
+    let with = |why: &str| -> Vec<(RefName, Option<String>)> {
+        judged
+            .iter()
+            .map(|(name, refused)| (name.clone(), refused.clone().or_else(|| Some(why.to_owned()))))
+            .collect()
+    };
+    let (outcome, references, words) = match ended {
+        Ended::Committed { behind } => {
+            if behind {
+                pushing.nudge.evaluate(Some("replicas-match"));
+            }
+            ("committed", judged, None)
+        }
+        Ended::Aborted(why) => ("aborted", with(&why), None),
+        Ended::Unknown(why) => ("unknown", with("its outcome is not known"), Some(why)),
+    };
+    Told { outcome, report: Report { unpack: None, references }, words }
+}
