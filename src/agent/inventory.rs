@@ -118,15 +118,13 @@ impl Inventory {
     /// The agent itself changed this repository, or verified it: see [`super::store::Store::touched`].
     pub(super) fn touched(&self, id: RepositoryId) -> io::Result<i64> {
         let marks = self.lock().marks.get(&id).copied().unwrap_or_default();
-        match marks.looking {
+        if let Some(generation) = marks.looking {
             // Accepted by the server, once the verification came to an answer.
-            Some(generation) => Ok(generation),
-            None => {
-                let generation = self.lock().generation;
-                let looked = look::look(&self.layout.repository(id))?;
-                self.settle(id, looked.as_ref(), generation)
-            }
+            return Ok(generation);
         }
+        let generation = self.lock().generation;
+        let looked = look::look(&self.layout.repository(id))?;
+        self.settle(id, looked.as_ref(), generation)
     }
 
     /// What was looked at is what is expected. Returns the generation whose flag that answers: of a

@@ -119,7 +119,7 @@ async fn stay(
     match &ended {
         Ok(answer) => session.ended(reply.is_some().then(|| answer.clone())),
         Err(refusal) => {
-            tracing::warn!(repository.id = id.0, push.epoch = epoch, %refusal, "a push did not end well")
+            tracing::warn!(repository.id = id.0, push.epoch = epoch, %refusal, "a push did not end well");
         }
     }
     if let Some(reply) = reply {

@@ -17,7 +17,7 @@ async fn willing() -> (Agent, Arc<Mutex<Vec<String>>>) {
         noted.note(request.headers());
         let path = request.uri().path().to_owned();
         asked.lock().unwrap().push(format!("{} {path}", request.method()));
-        answered(&path, request).await
+        answered(&path, request)
     });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -26,7 +26,7 @@ async fn willing() -> (Agent, Arc<Mutex<Vec<String>>>) {
     (Agent { end: End { name: "fs1".to_owned(), url }, seen, _server: server }, paths)
 }
 
-async fn answered(path: &str, request: Request) -> Response<Body> {
+fn answered(path: &str, request: Request) -> Response<Body> {
     match path.rsplit('/').next().unwrap() {
         "pushes" => axum::Json(IngestAnswer { ingest: "5-1".to_owned() }).into_response(),
         "prepare" => axum::Json(Vote { before: sum(), after: sum(), journal_version: 3 }).into_response(),

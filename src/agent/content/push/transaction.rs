@@ -235,7 +235,7 @@ fn text(commands: &[&Command]) -> Vec<u8> {
         };
         match (&command.old, &command.new) {
             (None, Some(Target::Object(new))) if name != HEAD => {
-                push(&mut text, b"create ", &[name, new.as_bytes()])
+                push(&mut text, b"create ", &[name, new.as_bytes()]);
             }
             (_, Some(Target::Object(new))) => push(&mut text, b"update ", &[name, new.as_bytes(), old]),
             _ => push(&mut text, b"delete ", &[name, old]),

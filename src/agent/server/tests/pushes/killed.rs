@@ -29,7 +29,12 @@ impl Doomed {
         std::fs::write(&points, point).unwrap();
         let told = world.root.path().join("address");
         let _ = std::fs::remove_file(&told);
-        let child = Command::new(std::env::current_exe().unwrap())
+        Self::run(Command::new(std::env::current_exe().unwrap()), world, &points, &told).await
+    }
+
+    /// Starts the agent by this program, which may watch it.
+    async fn run(mut program: Command, world: &World, points: &Path, told: &Path) -> Self {
+        let child = program
             .args(["--ignored", "--exact", "agent::server::tests::pushes::killed::agent_to_be_killed"])
             .env(ROOT, world.root.path())
             .env("TRUED_TEST_POINTS", points)
@@ -37,7 +42,7 @@ impl Doomed {
             .spawn()
             .unwrap();
         let address =
-            until(async || std::fs::read_to_string(&told).ok().filter(|text| !text.is_empty())).await;
+            until(async || std::fs::read_to_string(told).ok().filter(|text| !text.is_empty())).await;
         Self { child, url: format!("http://{address}") }
     }
 }
@@ -130,4 +135,48 @@ async fn killed_amid_the_commit_or_after_it_the_push_stands() {
     for point in ["push.between", "push.committed", "push.synced", "push.journalled"] {
         is_put_right(point, true).await;
     }
+}
+
+/// Where a line of a trace stands that has all of these words, after another.
+fn after(trace: &[&str], from: usize, words: &[&str]) -> usize {
+    let found = trace[from..].iter().position(|line| words.iter().all(|word| line.contains(word)));
+    from + found.unwrap_or_else(|| panic!("no {words:?} after line {from}:\n{}", trace[from..].join("\n")))
+}
+
+#[tokio::test]
+#[ignore = "needs strace and the right to trace"]
+async fn what_is_told_as_committed_was_synced_before_with_its_directories() {
+    let mut world = World::new().await;
+    let first = world.tip();
+    let second = world.commit("second");
+    world.agent.stop.cancel();
+    (&mut world.agent.ended).await.unwrap().unwrap();
+    let (trace, told) = (world.root.path().join("trace"), world.root.path().join("address"));
+    let mut program = Command::new("strace");
+    // Beside the agent, not above it: who is killed at the end is the agent.
+    program.args(["-D", "-f", "-y", "-s", "400", "-o"]).arg(&trace);
+    program.args(["-e", "trace=fsync,fdatasync,rename,renameat,renameat2,write,writev,sendto"]);
+    program.arg(std::env::current_exe().unwrap());
+    let watched = Doomed::run(program, &world, Path::new("/dev/null"), &told).await;
+    world.agent.url.clone_from(&watched.url);
+    let commands = [change("refs/heads/main", Some(&first), Some(&second))];
+    world.push(1, &commands, world.pack(&second, &first, &[])).await;
+    drop(watched);
+    let told = "committed\\\":true";
+    let text = until(async || std::fs::read_to_string(&trace).ok().filter(|text| text.contains(told))).await;
+    // Of a call that another interrupted only the end is told; its beginning has the words.
+    let trace: Vec<&str> = text.lines().filter(|line| !line.contains("resumed>")).collect();
+    let pack = after(&trace, 0, &["fsync(", "-push/pack/", ".pack"]);
+    let moved = after(&trace, pack, &["rename", "-push/pack/", "7.git/objects/pack/", ".idx"]);
+    let named = after(&trace, moved, &["fsync(", "7.git/objects/pack>"]);
+    let written = after(&trace, named, &["fsync(", "main.lock"]);
+    let down = after(&trace, written, &["rename", "journal/pushes/7.json"]);
+    let voted = after(&trace, down, &["fsync(", "journal/pushes>"]);
+    let changed = after(&trace, voted, &["rename", "refs/heads/main.lock", "refs/heads/main"]);
+    let directory = after(&trace, changed, &["fsync(", "7.git/refs/heads>"]);
+    let version = after(&trace, directory, &["rename", "/7.json"]);
+    let beside = after(&trace, version, &["fsync(", "repositories/00/07>"]);
+    after(&trace, beside, &[told]);
+    let early = trace[..beside].iter().any(|line| line.contains(told));
+    assert!(!early, "nothing is told before it is on disk");
 }
