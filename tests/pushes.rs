@@ -6,6 +6,8 @@
 //! and no two copies in sync differ; with the fence, the seats or the comparison with the base left out,
 //! one of these is broken, and the search finds it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may end so")]
+
 mod pushes {
     pub mod copies;
     pub mod events;

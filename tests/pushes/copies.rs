@@ -23,7 +23,7 @@ impl Content {
     pub fn has(self, push: usize) -> bool {
         match push {
             0 => matches!(self.0, 1 | 3 | 4),
-            _ => matches!(self.0, 2 | 3 | 4),
+            _ => matches!(self.0, 2..=4),
         }
     }
 

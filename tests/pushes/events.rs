@@ -345,8 +345,12 @@ fn decide(state: &State, rules: &Rules, settler: usize, epoch: u8, new: Content,
                 "a push is to stand, and copies are brought to it",
                 with(state, |one| {
                     one.settlers[settler] = Settler::Bringing { epoch, new };
-                    bring.iter().for_each(|voter| one.copies[at(*voter)].bring[settler] = true);
-                    equal.iter().for_each(|voter| one.copies[at(*voter)].equal[settler] = true);
+                    for voter in &bring {
+                        one.copies[at(*voter)].bring[settler] = true;
+                    }
+                    for voter in &equal {
+                        one.copies[at(*voter)].equal[settler] = true;
+                    }
                 }),
             ));
         }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::model::checksum::Checksum;
-use crate::repair::testing::{about_replica, fleet, repair, replica, repository, wants_copy};
+use crate::model::finding::Subject;
+use crate::model::id::RepositoryId;
+use crate::repair::testing::{about_replica, finding, fleet, repair, replica, repository, wants_copy};
 
 fn at(fleet: &mut FleetView, id: i64) -> &mut Fileserver {
     fleet.fileservers.get_mut(&FileserverId(id)).unwrap()
@@ -172,4 +174,14 @@ fn a_repository_or_replica_that_is_gone_has_no_plan() {
         let answer = plan(&finding, &repair(Step::Resync), &fleet, 1);
         assert!(matches!(answer, Err(Deferral::NoDestination { .. })), "{answer:?}");
     }
+}
+
+#[test]
+fn a_push_is_settled_at_no_fileserver_that_could_be_away() {
+    let mut fleet = fleet_with(3, 3, repository(1, &[1, 2, 3]));
+    at(&mut fleet, 1).health = Health::Offline;
+    let finding = finding(1, Step::Settle, Subject::Repository(RepositoryId(1)));
+    let planned = plan(&finding, &repair(Step::Settle), &fleet, 1).unwrap();
+    assert_eq!((planned.repository_id, planned.destination_id), (Some(RepositoryId(1)), None));
+    assert!(!planned.write_lock);
 }

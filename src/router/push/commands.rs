@@ -314,7 +314,7 @@ mod tests {
             format!("{NONE} {} refs/heads/a", oid('A')),
             format!("{} refs/heads/a", oid('a')),
         ] {
-            assert!(heard(&[&[line.clone()]]).await.is_err(), "{line:?}");
+            assert!(heard(&[std::slice::from_ref(&line)]).await.is_err(), "{line:?}");
         }
         let nul = format!("{NONE} {} refs/heads/a\0", oid('a'));
         assert!(heard(&[&[nul.clone(), nul]]).await.is_err(), "capabilities stand in the first line");

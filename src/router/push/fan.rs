@@ -18,6 +18,10 @@ const PIECE: usize = 64 * 1024;
 /// Pieces that wait for one copy.
 const WAITING: usize = 8;
 
+/// What a client that is refused is heard out for.
+const DRAIN: u64 = 256 << 20;
+const DRAIN_FOR: Duration = Duration::from_secs(30);
+
 /// The way to one copy.
 pub(super) struct Lane {
     id: FileserverId,
@@ -81,6 +85,7 @@ pub(super) async fn pour(
         bytes += chunk.len() as u64;
         if most > 0 && bytes > most {
             lanes.iter_mut().for_each(Lane::cut);
+            drain(body).await;
             return Err(PourError::TooLarge(most));
         }
         while !chunk.is_empty() {
@@ -88,6 +93,7 @@ pub(super) async fn pour(
             join_all(lanes.iter_mut().map(|lane| lane.give(piece.clone(), stall))).await;
         }
         if lanes.iter().all(|lane| lane.to.is_none()) {
+            drain(body).await;
             return Err(PourError::Nobody);
         }
     }
@@ -95,8 +101,8 @@ pub(super) async fn pour(
 }
 
 /// Reads a stream to its end for nobody: a client that is not heard out may not read why. Bounded by bytes and time.
-pub(super) async fn drain(mut body: ByteStream, most: u64, within: Duration) {
-    let mut left = most;
+pub(super) async fn drain(mut body: ByteStream) {
+    let mut left = DRAIN;
     let read = async {
         while let Some(Ok(chunk)) = body.next().await {
             left = left.saturating_sub(chunk.len() as u64);
@@ -105,7 +111,7 @@ pub(super) async fn drain(mut body: ByteStream, most: u64, within: Duration) {
             }
         }
     };
-    let _ = tokio::time::timeout(within, read).await;
+    let _ = tokio::time::timeout(DRAIN_FOR, read).await;
 }
 
 impl Lane {
@@ -136,8 +142,8 @@ mod tests {
         futures::stream::iter(chunks).boxed()
     }
 
-    fn chunk(size: usize) -> io::Result<Bytes> {
-        Ok(Bytes::from(vec![7; size]))
+    fn chunk(size: usize) -> Bytes {
+        Bytes::from(vec![7; size])
     }
 
     #[tokio::test]
@@ -147,7 +153,8 @@ mod tests {
         let sums = async |stream: std::pin::Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>| {
             stream.map(|piece| piece.unwrap().len()).collect::<Vec<_>>().await
         };
-        let poured = pour(body(vec![chunk(200_000), chunk(1)]), vec![one, two], Duration::from_secs(5), 0);
+        let poured =
+            pour(body(vec![Ok(chunk(200_000)), Ok(chunk(1))]), vec![one, two], Duration::from_secs(5), 0);
         let (poured, first, second) =
             tokio::join!(poured, sums(Box::pin(from_one)), sums(Box::pin(from_two)));
         assert_eq!(poured.unwrap(), 200_001);
@@ -159,7 +166,7 @@ mod tests {
     async fn one_that_takes_nothing_is_dropped_and_the_others_go_on() {
         let (stuck, _kept, cut) = lane(FileserverId(1));
         let (good, from_good, _) = lane(FileserverId(2));
-        let chunks = (0..WAITING + 3).map(|_| chunk(10)).collect();
+        let chunks = (0..WAITING + 3).map(|_| Ok(chunk(10))).collect();
         let all = from_good.map(|piece| piece.unwrap().len()).collect::<Vec<_>>();
         let poured = pour(body(chunks), vec![stuck, good], Duration::from_millis(50), 0);
         let (poured, all) = tokio::join!(poured, all);
@@ -170,9 +177,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_breaks_or_is_too_large_ends_no_lane_as_if_it_were_whole() {
-        for (chunks, most) in
-            [(vec![chunk(10), Err(io::Error::other("gone"))], 0), (vec![chunk(10), chunk(10)], 15)]
-        {
+        for (chunks, most) in [
+            (vec![Ok(chunk(10)), Err(io::Error::other("gone"))], 0),
+            (vec![Ok(chunk(10)), Ok(chunk(10))], 15),
+        ] {
             let (one, stream, _) = lane(FileserverId(1));
             let (poured, seen) = tokio::join!(
                 pour(body(chunks), vec![one], Duration::from_secs(5), most),
@@ -187,7 +195,7 @@ mod tests {
     async fn with_nobody_left_it_ends() {
         let (one, stream, _) = lane(FileserverId(1));
         drop(stream);
-        let poured = pour(body(vec![chunk(1)]), vec![one], Duration::from_secs(5), 0).await;
+        let poured = pour(body(vec![Ok(chunk(1))]), vec![one], Duration::from_secs(5), 0).await;
         assert!(matches!(poured, Err(PourError::Nobody)));
     }
 }

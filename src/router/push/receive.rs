@@ -17,7 +17,6 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,9 +25,6 @@ use tracing::Instrument as _;
 const TYPE: &str = "application/x-git-receive-pack-result";
 /// Bytes of one command with its packet: a long name, two objects.
 const COMMAND: usize = 512;
-/// What a client that is refused is heard out for.
-const DRAIN: u64 = 256 << 20;
-const DRAIN_FOR: Duration = Duration::from_secs(30);
 
 /// Answers `git-receive-pack`: takes a push, and tells how it ended. Dropped before the body's end, nothing came of it.
 pub async fn receive_pack(pushing: &Arc<Pushing>, pushed: &Pushed, body: ByteStream) -> Answer {
@@ -69,7 +65,7 @@ async fn unreadable(incoming: Incoming, error: &CommandsError) -> Answer {
         }
         CommandsError::Packets(PacketError::Broken(_)) => return Answer::sentence(400, "the push broke off"),
     };
-    drain(incoming.rest(), DRAIN, DRAIN_FOR).await;
+    drain(incoming.rest()).await;
     Answer::sentence(status, &error.to_string())
 }
 
@@ -79,7 +75,7 @@ fn names(asked: &Asked) -> impl Iterator<Item = RefName> {
 
 /// Refuses every reference of a push whose pack was not read yet.
 async fn refused(pushing: &Pushing, rest: ByteStream, asked: &Asked, why: &str, begun: Instant) -> Answer {
-    drain(rest, DRAIN, DRAIN_FOR).await;
+    drain(rest).await;
     tracing::info!(why, "a push is refused");
     pushing.metrics.ended("refused", 0, begun.elapsed());
     Answer::whole(200, TYPE, Report::refused(names(asked), why).encode(asked.wishes))
@@ -138,7 +134,7 @@ async fn forbidden(
     barred: &BTreeMap<RefName, String>,
     begun: Instant,
 ) -> Answer {
-    drain(rest, DRAIN, DRAIN_FOR).await;
+    drain(rest).await;
     pushing.metrics.ended("refused", 0, begun.elapsed());
     let why = |name| barred.get(name).cloned().unwrap_or_else(|| "atomic push failure".to_owned());
     let references = asked.commands.iter().map(|one| (one.name.clone(), Some(why(&one.name)))).collect();

@@ -30,6 +30,7 @@ use axum::routing::{delete, get, post, put};
 use base64::Engine as _;
 use futures::StreamExt as _;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -57,14 +58,6 @@ pub(crate) struct Copy {
     ingests: BTreeSet<String>,
 }
 
-impl Copy {
-    /// As it is after a resync.
-    pub(crate) fn heal(&mut self, to: &Listing) {
-        self.listing = to.clone();
-        self.prepared = None;
-    }
-}
-
 /// All copies by fileserver, and what is wrong with agents, as `fs-1 prepare`: they do it and do not say so
 /// (`… unheard`), refuse it (`… refused`), or never answer (`… silent`).
 #[derive(Default)]
@@ -76,6 +69,19 @@ pub(crate) struct Disks {
 }
 
 type Shared = Arc<Mutex<Disks>>;
+
+impl Disks {
+    /// Brings every copy to what is definitive, as resync does, and ends all troubles.
+    pub(crate) fn heal(&mut self, definitive: Option<Checksum>) {
+        self.troubles.clear();
+        let good = self.copies.values().find(|copy| Some(sum(&copy.listing)) == definitive);
+        let good = good.unwrap().listing.clone();
+        for copy in self.copies.values_mut() {
+            copy.listing = good.clone();
+            copy.prepared = None;
+        }
+    }
+}
 
 #[derive(Clone)]
 struct Agent {
@@ -289,7 +295,7 @@ async fn references(State(agent): State<Agent>) -> Response {
         .act("references", |copy| {
             let mut text = format!("HEAD {}\n", show(&copy.listing.head));
             for (name, target) in &copy.listing.references {
-                text += &format!("{} {name}\n", show(target));
+                let _ = writeln!(text, "{} {name}", show(target));
             }
             text.into_response()
         })
@@ -324,9 +330,12 @@ async fn pack(State(agent): State<Agent>, Path((_, ingest)): Path<(i64, String)>
     agent.disks.lock().unwrap().bytes.insert(agent.name.clone(), bytes);
     let bytes = i64::try_from(bytes).unwrap();
     agent
-        .act("pack", |copy| match copy.ingests.contains(&ingest) {
-            true => line(&Ready { bytes, objects: 1, unfit: Vec::new() }),
-            false => refuse(RefusalCode::NotFound),
+        .act("pack", |copy| {
+            if copy.ingests.contains(&ingest) {
+                line(&Ready { bytes, objects: 1, unfit: Vec::new() })
+            } else {
+                refuse(RefusalCode::NotFound)
+            }
         })
         .await
 }

@@ -269,14 +269,7 @@ on_each_engine! {
 /// Brings every copy to what is definitive, as resync does.
 async fn heal(fleet: &Fleet) {
     let now = fleet.now().await;
-    let mut disks = fleet.disks.lock().unwrap();
-    disks.troubles.clear();
-    let good = disks.copies.values().find(|copy| {
-        Some(copy.listing.checksum(&super::testing::checksum_key(), now.object_format)) == now.checksum
-    });
-    let good = good.unwrap().listing.clone();
-    disks.copies.values_mut().for_each(|copy| copy.heal(&good));
-    drop(disks);
+    fleet.disks.lock().unwrap().heal(now.checksum);
     let text = "UPDATE replicas SET in_sync = TRUE, out_of_sync_since = NULL, \
                 checksum = (SELECT checksum FROM repositories), version = (SELECT version FROM repositories)";
     crate::database::on_writer!(fleet.db(), p => sqlx::query(text).execute(p).await.map(drop)).unwrap();

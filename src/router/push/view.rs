@@ -7,6 +7,12 @@ use crate::model::checksum::Checksum;
 use crate::model::fleet::{Repository, quorum};
 use crate::model::id::RepositoryId;
 use crate::model::push::Listing;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use std::time::Duration;
+
+/// How long one copy alone is asked for its references.
+const ALONE: Duration = Duration::from_secs(1);
 
 /// A repository as SQL holds it now.
 #[derive(Debug, Clone)]
@@ -46,30 +52,41 @@ impl View {
             .then(|| format!("{have} of {seats} copies can take a push now, {needed} must agree: try again"))
     }
 
-    /// The references of the first copy that shows what SQL holds definitive; none: no copy does now.
+    /// The references of a copy that shows what SQL holds definitive; none: no copy does now. One that is slow to answer
+    /// is not waited for alone.
     pub(super) async fn references(&self, pushing: &Pushing) -> Option<Shown> {
         let base = self.repository.checksum?;
-        let (id, format) = (self.repository.id, self.repository.object_format);
-        for place in &self.takers {
-            let asked = pushing.agents.references(&place.end, id, format, pushing.settings.listing).await;
-            match asked {
-                Ok(listing) if listing.checksum(&pushing.checksum_key, format) == base => {
-                    return Some(Shown { version: self.repository.version, base, listing });
-                }
-                Ok(_) => tracing::debug!(
-                    fileserver.name = place.end.name,
-                    "a copy is not at the version that was read"
-                ),
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::info!(
-                        error,
-                        fileserver.name = place.end.name,
-                        "a copy did not list its references"
-                    );
-                }
+        let first = usize::try_from(pushing.chance.next() % self.takers.len().max(1) as u64).unwrap_or(0);
+        let mut places = self.takers.iter().cycle().skip(first).take(self.takers.len());
+        let mut calls = FuturesUnordered::new();
+        loop {
+            calls.extend(places.next().map(|place| self.ask(pushing, place, base)));
+            match tokio::time::timeout(ALONE, calls.next()).await {
+                Ok(Some(Some(shown))) => return Some(shown),
+                Ok(None) => return None,
+                Ok(Some(None)) | Err(_) => {}
             }
         }
-        None
+    }
+
+    async fn ask(&self, pushing: &Pushing, place: &Place, base: Checksum) -> Option<Shown> {
+        let (id, format) = (self.repository.id, self.repository.object_format);
+        match pushing.agents.references(&place.end, id, format, pushing.settings.listing).await {
+            Ok(listing) if listing.checksum(&pushing.checksum_key, format) == base => {
+                Some(Shown { version: self.repository.version, base, listing })
+            }
+            Ok(_) => {
+                tracing::debug!(
+                    fileserver.name = place.end.name,
+                    "a copy is not at the version that was read"
+                );
+                None
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::info!(error, fileserver.name = place.end.name, "a copy did not list its references");
+                None
+            }
+        }
     }
 }

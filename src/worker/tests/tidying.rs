@@ -4,6 +4,7 @@ use super::super::testing::{fleet, sum};
 use crate::database::replicas::{Taken, begin_copy, record};
 use crate::database::scratch::Scratch;
 use crate::model::attempt::Step;
+use crate::model::finding::Subject;
 use crate::model::fleet::ReplicaState;
 use crate::model::wire::RefusalCode;
 
@@ -102,5 +103,13 @@ async fn a_copy_that_broke_off_keeps_its_place_and_its_source(scratch) {
     assert_eq!(fleet.end().await.0, "failed");
     let replica = fleet.replica(4).await.unwrap();
     assert_eq!((replica.state, replica.copied_from), (ReplicaState::Creating, Some(fleet.ids[1])));
+}
+
+async fn a_push_that_is_not_open_any_more_is_not_settled(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
+    fleet.admit_about(Subject::Repository(fleet.repository.id), Step::Settle, None, 1).await;
+    let (outcome, message) = fleet.end().await;
+    assert_eq!((outcome.as_str(), message.contains("without its router")), ("stale", true), "{message}");
+    assert!(fleet.calls().is_empty());
 }
 }

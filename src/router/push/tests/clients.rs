@@ -53,7 +53,7 @@ async fn git(work: &Path, arguments: &[&str]) -> Output {
         .args(arguments)
         .kill_on_drop(true)
         .output();
-    tokio::time::timeout(std::time::Duration::from_secs(60), run).await.expect("git ends").unwrap()
+    tokio::time::timeout(std::time::Duration::from_mins(1), run).await.expect("git ends").unwrap()
 }
 
 fn told(output: &Output) -> String {
