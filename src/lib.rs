@@ -25,8 +25,6 @@ pub mod agent;
 
 pub mod settle;
 
-pub mod router;
-
 pub mod controller;
 
 pub mod worker;

@@ -68,6 +68,8 @@ pub struct Router {
     pub agents: Agents,
     /// Who may.
     pub authorizer: Authorizer,
+    /// How it takes pushes.
+    pub pushing: Arc<push::Pushing>,
     /// What it counts.
     pub metrics: Arc<RouterMetrics>,
     /// Spreads equals.
@@ -78,7 +80,7 @@ impl Router {
     /// Starts to serve, to look after fileservers that are offline, and to tell what it saw. What is
     /// returned knows whether reads go on while SQL is away.
     pub fn start(self, shutdown: &Shutdown, listener: TcpListener) -> Arc<Names> {
-        let Self { settings, database, agents, authorizer, metrics, chance } = self;
+        let Self { settings, database, agents, authorizer, pushing, metrics, chance } = self;
         let settings = Arc::new(settings);
         let views = Arc::new(Views::new(agents.clone(), Arc::clone(&metrics)));
         let names = Arc::new(Names::new(database.clone(), &settings, Arc::clone(&metrics)));
@@ -96,7 +98,7 @@ impl Router {
         let (name, rack) = (settings.name.clone(), settings.rack.clone());
         shutdown.spawn(views::report(views, database, name, rack, shutdown.token()));
         shutdown.spawn(authorize::watch(Arc::clone(&authorizer), shutdown.token()));
-        let front = http::Front::new(&settings, Arc::clone(&names), authorizer, reads, metrics);
+        let front = http::Front::new(&settings, Arc::clone(&names), authorizer, reads, pushing, metrics);
         shutdown.spawn(http::listen::serve(listener, front, shutdown.clone()));
         names
     }

@@ -88,7 +88,7 @@ async fn run(at: &Path, arguments: &[&str]) -> Output {
         .args(arguments)
         .kill_on_drop(true)
         .output();
-    tokio::time::timeout(Duration::from_secs(120), git).await.expect("git ends").unwrap()
+    tokio::time::timeout(Duration::from_mins(2), git).await.expect("git ends").unwrap()
 }
 
 async fn git(at: &Path, arguments: &[&str]) -> String {
@@ -320,10 +320,8 @@ async fn many_references_at_once_come_out_the_same_everywhere() {
         let fleet = fleet(scratch, 3).await;
         let work = fleet.work();
         let oid = fleet.commit("one").await;
-        let mut lines = String::new();
-        for number in 0..500 {
-            lines += &format!("create refs/heads/many/{number} {oid}\n");
-        }
+        let lines = (0..500).map(|number| format!("create refs/heads/many/{number} {oid}\n"));
+        let lines = lines.collect::<Vec<_>>().concat();
         std::fs::write(work.join("lines"), lines).unwrap();
         let shell = tokio::process::Command::new("sh")
             .current_dir(&work)

@@ -13,6 +13,7 @@ use crate::agent::{self, AgentError, Listen, Options, SweepSettings};
 use crate::config::Config;
 use crate::http;
 use crate::model::grant::Role;
+use crate::queue::Nudge;
 use crate::shutdown::Shutdown;
 use join::{Base, Controlling};
 use std::time::Duration;
@@ -129,7 +130,8 @@ pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
     shutdown.spawn(async move { keep.0.keep(keep.1).await });
     join::tell_seen(&db, &shutdown, &enrolment.part.id);
     let known = db.clone();
-    let with = route::Routing { config: &config, db, fleet: &fleet, enrolment: &enrolment };
+    let with =
+        route::Routing { config: &config, db, fleet: &fleet, enrolment: &enrolment, nudge: Nudge::new() };
     let agents = with.start(&shutdown, listener, pages, authorizer)?;
     route::until_believed(&known, &agents, &shutdown).await;
     eprintln!("ready: router {} at http://{address}", enrolment.part.name);

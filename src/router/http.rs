@@ -6,10 +6,12 @@
 pub mod answers;
 pub mod body;
 pub mod listen;
+mod push;
 
 use super::Settings;
 use super::authorize::{Access, Authorizer, Credentials, Subject, Verdict};
 use super::names::{Asked, Names, Service, SqlAway, What};
+use super::push::{Pushed, Pushing};
 use super::reads::{ReadError, Reads};
 use super::replay::{KEPT, Replay, Room};
 use crate::database::routing::Route;
@@ -31,6 +33,7 @@ pub struct Front {
     names: Arc<Names>,
     authorizer: Arc<Authorizer>,
     reads: Arc<Reads>,
+    pushing: Arc<Pushing>,
     metrics: Arc<RouterMetrics>,
     running: Arc<Semaphore>,
     room: Room,
@@ -53,11 +56,21 @@ impl Front {
         names: Arc<Names>,
         authorizer: Arc<Authorizer>,
         reads: Arc<Reads>,
+        pushing: Arc<Pushing>,
         metrics: Arc<RouterMetrics>,
     ) -> Arc<Self> {
         let running = Arc::new(Semaphore::new(settings.requests));
         let settings = Arc::clone(settings);
-        Arc::new(Self { settings, names, authorizer, reads, metrics, running, room: Room::default() })
+        Arc::new(Self {
+            settings,
+            names,
+            authorizer,
+            reads,
+            pushing,
+            metrics,
+            running,
+            room: Room::default(),
+        })
     }
 
     /// From an address to a repository and the right to it; else the answer.
@@ -160,13 +173,20 @@ impl Front {
         }
     }
 
-    /// A push: authorised, and handed on.
-    fn push(&self, admitted: &Admitted) -> Response {
+    /// A push, or what is shown before one: authorised, and handed on.
+    async fn push(&self, admitted: Admitted, request: Request) -> Response {
         if self.names.is_without_sql() {
             return answers::unavailable("the database is away: reads go on, pushes do not", 5);
         }
-        tracing::debug!(repository.id = admitted.route.id.0, who = admitted.who, "a push was refused");
-        answers::forbidden("pushes are not taken here yet: this router serves clones and fetches")
+        let Admitted { asked, route, who, permit } = admitted;
+        if matches!(asked.what, What::Advertisement(_)) {
+            let version = u8::from(protocol(request.headers()) == Some("version=1"));
+            return push::response(
+                crate::router::push::advertise(&self.pushing, route.id, version).await,
+                permit,
+            );
+        }
+        push::receive(&self.pushing, Pushed { repository: route.id, pusher: who }, request, permit).await
     }
 }
 
@@ -197,7 +217,7 @@ pub async fn handle(State(front): State<Arc<Front>>, request: Request) -> Respon
         Err(answer) => return answer,
     };
     match what {
-        _ if access == Access::Write => front.push(&admitted),
+        _ if access == Access::Write => front.push(admitted, request).await,
         What::Request(_) => front.fetch(admitted, request).await,
         What::Advertisement(_) | What::Dumb => front.advertise(admitted, request.headers()).await,
     }

@@ -2,16 +2,17 @@
 
 use super::authorize::tokens::{TokenFile, digest};
 use super::authorize::{Access, Authorizer};
-use super::{Router, Settings};
+use super::{Router, Settings, push};
 use crate::database::scratch::Scratch;
 use crate::database::{fileservers, repositories};
 use crate::fleet::Agents;
 use crate::model::chance::Chance;
-use crate::model::checksum::Checksum;
+use crate::model::checksum::{Checksum, ChecksumKey};
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::{Enrolment, GRANT_HEADER, Part, Role};
 use crate::model::id::{FileserverId, RepositoryId};
 use crate::model::wire::read::Filter;
+use crate::queue::Nudge;
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
 use axum::body::{Body, Bytes};
@@ -149,13 +150,26 @@ impl Fixture {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (metrics, counted) = Metrics::with_router();
+        let (agents_of, chance) = (Agents::new(&enrolment).unwrap(), Arc::new(Chance::new(1)));
+        let pushing = push::Pushing {
+            database: db.clone(),
+            agents: agents_of.clone(),
+            checksum_key: ChecksumKey { id: 1, secret: [7; 32] },
+            router: "rt-1".into(),
+            settings: push::Settings::default(),
+            nudge: Nudge::new(),
+            metrics: metrics.pushes(),
+            chance: Arc::clone(&chance),
+            tasks: shutdown.clone(),
+        };
         let router = Router {
             settings,
             database: db,
-            agents: Agents::new(&enrolment).unwrap(),
+            agents: agents_of,
             authorizer,
+            pushing: Arc::new(pushing),
             metrics: Arc::new(counted),
-            chance: Arc::new(Chance::new(1)),
+            chance,
         };
         router.start(&shutdown, listener);
         Self { url, agents, metrics, shutdown, scratch }

@@ -18,6 +18,7 @@ mod files;
 mod heal;
 mod many;
 mod postgres;
+mod push;
 mod redis;
 mod refusals;
 mod removal;

@@ -318,7 +318,13 @@ impl Base {
         anybody: Option<Access>,
     ) -> anyhow::Result<()> {
         let authorizer = route::authorizer(&self.config.router, anybody)?;
-        let with = Routing { config: &self.config, db: self.db.clone(), fleet: &self.fleet, enrolment };
+        let with = Routing {
+            config: &self.config,
+            db: self.db.clone(),
+            fleet: &self.fleet,
+            enrolment,
+            nudge: self.nudge.clone(),
+        };
         with.start(shutdown, listener, None, authorizer)?;
         tell_seen(&self.db, shutdown, &enrolment.part.id);
         Ok(())

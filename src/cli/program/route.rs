@@ -11,10 +11,12 @@ use crate::http::ListenError;
 use crate::model::chance::Chance;
 use crate::model::grant::{End, Enrolment};
 use crate::model::wire::RefusalCode;
+use crate::queue::Nudge;
 use crate::router::authorize::forge::Forge;
 use crate::router::authorize::tokens::TokenFile;
 use crate::router::authorize::{Access, Authorizer};
 use crate::router::names::Names;
+use crate::router::push;
 use crate::router::{Router, Settings};
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
@@ -40,6 +42,8 @@ pub struct Routing<'a> {
     pub fleet: &'a Fleet,
     /// Who it is.
     pub enrolment: &'a Enrolment,
+    /// Wants goals evaluated, where a push left copies behind.
+    pub nudge: Nudge,
 }
 
 /// Takes the address of a router, which others may reach.
@@ -123,7 +127,7 @@ impl Routing<'_> {
         pages: Option<TcpListener>,
         authorizer: Authorizer,
     ) -> anyhow::Result<Agents> {
-        let Self { config, db, fleet, enrolment } = self;
+        let Self { config, db, fleet, enrolment, nudge } = self;
         if enrolment.fleet != fleet.fleet_id {
             let (theirs, ours) = (&enrolment.fleet, &fleet.fleet_id);
             let message = format!("the enrolment is of fleet {theirs}, the database of fleet {ours}");
@@ -131,13 +135,26 @@ impl Routing<'_> {
         }
         let agents = Agents::new(enrolment)?;
         let (metrics, counted) = Metrics::with_router();
+        let chance = Arc::new(Chance::new(enrolment::seed()?));
+        let pushing = push::Pushing {
+            database: db.clone(),
+            agents: agents.clone(),
+            checksum_key: fleet.checksum_key.clone(),
+            router: enrolment.part.name.clone(),
+            settings: push::Settings::of(&config.push),
+            nudge,
+            metrics: metrics.pushes(),
+            chance: Arc::clone(&chance),
+            tasks: shutdown.clone(),
+        };
         let router = Router {
             settings: settings(&config.router, &enrolment.part.name),
             database: db.clone(),
             agents: agents.clone(),
             authorizer,
+            pushing: Arc::new(pushing),
             metrics: Arc::new(counted),
-            chance: Arc::new(Chance::new(enrolment::seed()?)),
+            chance,
         };
         let names = router.start(shutdown, listener);
         if let Some(listener) = pages {
