@@ -59,15 +59,15 @@ fn every_kind_of_push_ends_the_same_on_all_copies() {
         let text = done(&here, &["push", "origin", "one"]);
         assert!(text.contains("one -> one"), "{text}");
         assert!(equal(up, "thing", 3).expect("equal").contains("refs/heads/one"));
-        done(&here, &["tag", "v1"]);
-        done(&here, &["tag", "-a", "v2", "-m", "two"]);
+        done(&here, &["tag", "t1"]);
+        done(&here, &["tag", "-a", "t2", "-m", "two"]);
         done(&here, &["push", "-q", "origin", "--tags"]);
         done(&here, &["commit", "-q", "--amend", "-m", "another"]);
         let stale = client(&here, &["push", "origin", "one"]);
         assert!(!stale.status.success() && said(&stale).contains("rejected"), "{}", said(&stale));
         done(&here, &["push", "-q", "--force-with-lease", "origin", "one"]);
         done(&here, &["push", "-q", "origin", "one:refs/heads/a", "one:refs/heads/b", "one:refs/heads/c/d"]);
-        done(&here, &["push", "-q", "origin", ":refs/heads/a", ":refs/tags/v1"]);
+        done(&here, &["push", "-q", "origin", ":refs/heads/a", ":refs/tags/t1"]);
         done(&here, &["push", "-q", "--atomic", "origin", "one:refs/heads/e", ":refs/heads/b"]);
         // What stands on a name cannot have names below it: atomic, nothing of the push stands.
         let mixed =
@@ -85,8 +85,8 @@ fn every_kind_of_push_ends_the_same_on_all_copies() {
             ("refs/heads/e/below", false),
             ("refs/heads/f", false),
             ("refs/heads/g", true),
-            ("refs/tags/v1", false),
-            ("refs/tags/v2", true),
+            ("refs/tags/t1", false),
+            ("refs/tags/t2", true),
         ] {
             assert_eq!(
                 all.lines().any(|line| line.trim_end().ends_with(&format!(" {name}"))),
