@@ -141,7 +141,11 @@ impl Client {
             let message = format!("{at} did not answer within {PATIENCE:?}");
             return Failure::new(Exit::TimedOut, message);
         }
-        Failure::new(Exit::Unreachable, format!("nobody answers at {at}"))
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        Failure::new(Exit::Unreachable, format!("nobody answers at {at}: {cause}"))
             .hint("does `trued up` (or `trued serve`) run? another address is given with --url or TRUED_URL")
     }
 }

@@ -14,6 +14,9 @@ use std::time::Duration;
 const ANSWER_MOST: usize = 64 * 1024 * 1024;
 /// How long long work may take to begin to answer.
 const BEGINNING: Duration = Duration::from_mins(1);
+/// How long a connection is kept for the next call: less than the ten seconds after which an agent hangs up on one that
+/// says nothing, so that no call goes out just as that happens.
+const IDLE: Duration = Duration::from_secs(5);
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(2);
 
@@ -21,7 +24,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 pub(super) fn client() -> anyhow::Result<reqwest::Client> {
     reqwest::Client::builder()
         .connect_timeout(CONNECT)
-        .pool_idle_timeout(Duration::from_mins(1))
+        .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(8)
         .tcp_keepalive(Duration::from_secs(15))
         .tcp_nodelay(true)

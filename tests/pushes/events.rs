@@ -1,7 +1,7 @@
 //! Everything that can happen next.
 
 use super::copies::Content;
-use super::state::{Push, Resync, Row, Rules, Settler, Slot, State};
+use super::state::{Push, Resync, Row, Rules, Settler, Slot, State, seats, with};
 use trued::model::fleet::{Intent, ReplicaState};
 use trued::model::id::{FileserverId, RackId};
 use trued::model::push::{Ballot, Candidate, Fenced, Open, Settled, Verdict, choose, quorum, settle, tally};
@@ -20,10 +20,8 @@ pub fn successors(state: &State, rules: &Rules) -> Next {
     }
     for at in state.all() {
         if state.copies[at].prepared.is_some() {
-            next.push((
-                "an agent gives up what it prepared",
-                with(state, |one| one.copies[at].prepared = None),
-            ));
+            let given_up = with(state, |one| one.copies[at].prepared = None);
+            next.push(("an agent gives up what it prepared", given_up));
         }
         resync(state, rules, at, &mut next);
     }
@@ -32,18 +30,6 @@ pub fn successors(state: &State, rules: &Rules) -> Next {
         settling(state, rules, settler, &mut next);
     }
     next
-}
-
-fn with(state: &State, change: impl FnOnce(&mut State)) -> State {
-    let mut next = *state;
-    change(&mut next);
-    next
-}
-
-/// The number of seats by which is counted.
-fn seats(state: &State, rules: &Rules) -> u32 {
-    let present = state.all().filter(|at| state.copies[*at].votes).count();
-    if rules.seats { rules.initial_seats } else { u32::try_from(present).unwrap() }
 }
 
 fn id(at: usize) -> FileserverId {

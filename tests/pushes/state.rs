@@ -169,3 +169,16 @@ impl State {
         seen[2] |= self.settled[1];
     }
 }
+
+/// The state after a change.
+pub fn with(state: &State, change: impl FnOnce(&mut State)) -> State {
+    let mut next = *state;
+    change(&mut next);
+    next
+}
+
+/// The number of seats by which is counted.
+pub fn seats(state: &State, rules: &Rules) -> u32 {
+    let present = state.all().filter(|at| state.copies[*at].votes).count();
+    if rules.seats { rules.initial_seats } else { u32::try_from(present).unwrap() }
+}

@@ -189,7 +189,8 @@ on_each_engine! {
             fleet.done_on(number, &gone);
         }
         let said = push(&fleet, &[create("refs/heads/y")]).await;
-        assert!(said[1].starts_with("ng refs/heads/y 1 of 3 copies agreed"), "{said:?}");
+        // The third may not have said so when it is clear that no two can agree.
+        assert!(said[1].starts_with("ng refs/heads/y ") && said[1].contains("of 3 copies agreed"), "{said:?}");
         assert_eq!(fleet.in_sync().await, [false, false, true], "the third wins, both are found");
     }
 

@@ -74,7 +74,7 @@ on_each_engine! {
         assert!(fleet.on_disks("refs/heads/x").iter().all(Option::is_some));
         assert!(fleet.disks.lock().unwrap().bytes.values().all(|bytes| *bytes > 100), "a pack came everywhere");
         assert!(git(at, &["commit", "-q", "--allow-empty", "-m", "second"]).await.status.success());
-        let stale = git(at, &["push", "--force-with-lease=refs/heads/x:0000000000000000000000000000000000000000", &url, "+HEAD:refs/heads/x"]).await;
+        let stale = git(at, &["push", "--force-with-lease=refs/heads/x:0000000000000000000000000000000000000000", &url, "HEAD:refs/heads/x"]).await;
         assert!(!stale.status.success(), "{}", told(&stale));
         let atomic = git(at, &["push", "--atomic", &url, "HEAD:refs/heads/y", ":refs/heads/main"]).await;
         assert!(!atomic.status.success() && told(&atomic).contains("deletion of the current branch prohibited"), "{}", told(&atomic));
@@ -93,7 +93,7 @@ on_each_engine! {
             assert!(git(at, arguments).await.status.success());
         }
         for (troubles, sentence) in [
-            (["fs-1 prepare refused", "fs-2 prepare refused"], "1 of 3 copies agreed, 2 must: try again"),
+            (["fs-1 prepare refused", "fs-2 prepare refused"], "of 3 copies agreed, 2 must: try again"),
             (["fs-1 ingest refused", "fs-2 ingest refused"], "too few to agree"),
             (["fs-1 pack refused", "fs-2 pack refused"], "unpacker error"),
         ] {
