@@ -6,6 +6,7 @@ use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +17,9 @@ const CONNECTIONS: usize = 4;
 /// A request's head.
 const LARGEST_HEAD: usize = 32 * 1024;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// What the kernel keeps of an answer. Left to grow, it takes megabytes from an agent and then, for a client on a slow
+/// line, nothing for longer than an agent waits for a reader.
+const SEND_BUFFER: usize = 256 * 1024;
 
 /// Takes connections until it is stopped; requests that run then may end.
 pub async fn serve(listener: TcpListener, front: Arc<Front>, tasks: Shutdown) {
@@ -41,6 +45,7 @@ pub async fn serve(listener: TcpListener, front: Arc<Front>, tasks: Shutdown) {
 
 async fn connection(stream: TcpStream, routes: Router, permit: OwnedSemaphorePermit, tasks: Shutdown) {
     let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
