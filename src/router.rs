@@ -50,6 +50,8 @@ pub struct Settings {
     pub patience: Duration,
     /// Load average, in thousandths, from which a fileserver comes last.
     pub overload: i64,
+    /// A client that neither sends what it began nor takes what it asked for is gone after this long.
+    pub gone_after: Duration,
     /// How long reads go on without SQL.
     pub sql_away: Duration,
     /// Repositories whose rows are remembered for that.

@@ -6,9 +6,8 @@
 
 pub mod events;
 pub mod metrics;
-mod pushes;
 
-pub use pushes::PushMetrics;
+pub use metrics::pushes::PushMetrics;
 
 use events::People;
 use tracing_subscriber::layer::SubscriberExt as _;

@@ -58,7 +58,8 @@ impl Client {
             .timeout(PATIENCE)
             .connect_timeout(Duration::from_secs(5))
             .no_proxy()
-            // A command makes a few calls, minutes apart at times: none goes out on a connection that is just closed.
+            // A command makes a few calls, far apart at times: each has a connection of its own, which nobody closes
+            // just as it goes out.
             .pool_max_idle_per_host(0)
             .build()?;
         Ok(Self { http, base })

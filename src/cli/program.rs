@@ -15,6 +15,7 @@ use crate::http;
 use crate::model::grant::Role;
 use crate::queue::Nudge;
 use crate::shutdown::Shutdown;
+use crate::telemetry::metrics::Metrics;
 use join::{Base, Controlling};
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
@@ -68,7 +69,8 @@ pub async fn serve(global: &Global, ask: Serve) -> anyhow::Result<Exit> {
     let base = Base::new(global, config, db, fleet, goals).await?;
     let shutdown = Shutdown::new();
     let address = listener.local_addr()?;
-    base.control(&shutdown, Controlling { enrolment: &controller, listener }).await?;
+    base.control(&shutdown, Controlling { enrolment: &controller, listener, metrics: Metrics::default() })
+        .await?;
     if let Some(worker) = worker {
         base.work(&shutdown, &worker)?;
     }
@@ -117,8 +119,9 @@ pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
     let url = settings::required(config.database_url.clone())?;
     let enrolment = enrolment::read(&ask.enrolment, Role::Router)?;
     let listener = route::bind(config.router.listen).await?;
+    let (metrics, counted) = Metrics::with_router();
     let pages = match config.router.pages {
-        Some(address) => Some(http::bind(address).await?),
+        Some(address) => Some((http::bind(address).await?, metrics)),
         None => None,
     };
     let authorizer = route::authorizer(&config.router, route::anonymous(&config.router))?;
@@ -130,8 +133,14 @@ pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
     shutdown.spawn(async move { keep.0.keep(keep.1).await });
     join::tell_seen(&db, &shutdown, &enrolment.part.id);
     let known = db.clone();
-    let with =
-        route::Routing { config: &config, db, fleet: &fleet, enrolment: &enrolment, nudge: Nudge::new() };
+    let with = route::Routing {
+        config: &config,
+        db,
+        fleet: &fleet,
+        enrolment: &enrolment,
+        nudge: Nudge::new(),
+        counted,
+    };
     let agents = with.start(&shutdown, listener, pages, authorizer)?;
     route::until_believed(&known, &agents, &shutdown).await;
     eprintln!("ready: router {} at http://{address}", enrolment.part.name);

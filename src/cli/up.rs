@@ -20,6 +20,7 @@ use crate::model::fleet::Health;
 use crate::repair;
 use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
+use crate::telemetry::metrics::Metrics;
 use anyhow::Context as _;
 use child::Children;
 use directory::DataDirectory;
@@ -81,7 +82,8 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     }
     // Whoever reaches this machine's own loopback is at home, unless somebody says otherwise.
     let unset = |key: &str| layers.is_default(key);
-    let anybody = if unset("router.anonymous_reads") && unset("router.anonymous_writes") {
+    let at_home = routing.local_addr()?.ip().is_loopback();
+    let anybody = if at_home && unset("router.anonymous_reads") && unset("router.anonymous_writes") {
         Some(Access::Write)
     } else {
         route::anonymous(&config.router)
@@ -91,9 +93,10 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     let base = Base::new(global, config, db.clone(), identity, directories).await?;
     let children = Children::new(members.agents.clone(), !ask.no_respawn, capacity);
     children.start(&shutdown)?;
-    base.control(&shutdown, Controlling { enrolment: &members.controller, listener }).await?;
+    let (metrics, counted) = Metrics::with_router();
+    base.control(&shutdown, Controlling { enrolment: &members.controller, listener, metrics }).await?;
     base.work(&shutdown, &members.worker)?;
-    base.route(&shutdown, &members.router, routing, anybody)?;
+    base.route(&shutdown, &members.router, routing, anybody, counted)?;
     data.announce(&UpFile { url: format!("http://{address}"), pid: std::process::id() })?;
     let stop = shutdown.token();
     tokio::select! {

@@ -317,13 +317,13 @@ pub const KEYS: &[Key] = &[
         "router.anonymous_reads",
         Kind::Switch,
         "false",
-        "Whether everybody may read every repository. `trued up` lets them unless this is set.",
+        "Whether everybody may read every repository. `trued up` lets them on loopback unless this is set.",
     ),
     key(
         "router.anonymous_writes",
         Kind::Switch,
         "false",
-        "Whether everybody may read and push to every repository: for a machine of one's own. `trued up` lets them unless this is set.",
+        "Whether everybody may read and push to every repository: for a machine of one's own. `trued up` lets them on loopback unless this is set.",
     ),
     key(
         "router.token_file",

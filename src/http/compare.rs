@@ -31,10 +31,12 @@ pub async fn compare(
     Query(asked): Query<Asked>,
     body: Body,
 ) -> Answer<Compared> {
+    // Read before anything is said: an answer that does not wait for the body ends the connection, and the client's
+    // next call goes out on it.
+    let checksum = sum(&api.checksum_key, asked.object_format, body).await?;
     let Some(one) = repositories::by_name(&api.db, &name).await? else {
         return Ok(Json(Compared { exists: false, same: false }));
     };
-    let checksum = sum(&api.checksum_key, asked.object_format, body).await?;
     let same = one.object_format == asked.object_format && one.checksum == Some(checksum);
     Ok(Json(Compared { exists: true, same }))
 }

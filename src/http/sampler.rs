@@ -39,6 +39,12 @@ struct Seen {
 }
 
 impl Sampler {
+    /// One that fills these.
+    #[must_use]
+    pub fn of(metrics: Metrics) -> Self {
+        Self { metrics, seen: Mutex::default() }
+    }
+
     /// All metrics as text, read again from SQL if the last reading is old.
     ///
     /// # Errors

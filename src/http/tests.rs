@@ -66,6 +66,40 @@ fn fixture_on(scratch: Scratch) -> Fixture {
     Fixture { scratch, api, nudged }
 }
 
+// An answer that does not wait for the body ends its connection, on which the client's next call goes out.
+#[tokio::test]
+async fn a_list_that_comes_late_is_waited_for_and_the_connection_stays() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let fixture = fixture().await;
+    let listener = super::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = fixture.api.stopping.clone();
+    let list = b"HEAD ref:refs/heads/main\n";
+    let talk = async {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST /api/v1/repositories/nothing/compare?object_format=sha1 HTTP/1.1\r\nhost: x\r\n\
+             content-type: application/octet-stream\r\ncontent-length: {}\r\n\r\n",
+            list.len()
+        );
+        for _ in 0..2 {
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let early = tokio::time::timeout(std::time::Duration::from_millis(300), stream.read_u8()).await;
+            assert!(early.is_err(), "nothing is said before the list is here");
+            stream.write_all(list).await.unwrap();
+            let mut answer = vec![0; 4_096];
+            let length = stream.read(&mut answer).await.unwrap();
+            let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\"same\":false}"), "{answer}");
+        }
+    };
+    tokio::select! {
+        ended = super::serve(listener, fixture.api.clone()) => panic!("{ended:?}"),
+        () = talk => stop.cancel(),
+    }
+    fixture.scratch.close().await;
+}
+
 fn key(number: u8) -> SigningKey {
     SigningKey::from_bytes(&[number; 32])
 }

@@ -186,7 +186,8 @@ impl Front {
                 permit,
             );
         }
-        push::receive(&self.pushing, Pushed { repository: route.id, pusher: who }, request, permit).await
+        let pushed = Pushed { repository: route.id, pusher: who };
+        push::receive(&self.pushing, pushed, request, permit, self.settings.gone_after).await
     }
 }
 

@@ -36,6 +36,7 @@ enum Does {
     LacksIt,
     BreakEarly,
     BreakLate,
+    Endless,
 }
 
 /// One agent: what it does, and what it was asked.
@@ -67,6 +68,10 @@ async fn answer(State(agent): State<Agent>, request: Request) -> Response {
         Does::BreakEarly => {
             let blocks = [Ok(Bytes::from_static(b"beginning")), broken()];
             Body::from_stream(futures::stream::iter(blocks)).into_response()
+        }
+        Does::Endless => {
+            let block = || Ok::<_, std::io::Error>(Bytes::from(vec![7; 64 << 10]));
+            Body::from_stream(futures::stream::repeat_with(block)).into_response()
         }
         Does::BreakLate => {
             let large = Bytes::from(vec![7; 300 << 10]);
@@ -117,6 +122,7 @@ fn settings() -> Settings {
         deadline: Duration::from_secs(4),
         patience: Duration::from_millis(300),
         overload: 32_000,
+        gone_after: Duration::from_secs(1),
         sql_away: Duration::from_mins(1),
         remembered: 100,
         filters: vec![Filter::BlobNone],
@@ -158,7 +164,7 @@ impl Fixture {
             router: "rt-1".into(),
             settings: push::Settings::default(),
             nudge: Nudge::new(),
-            metrics: metrics.pushes(),
+            metrics: counted.pushes(),
             chance: Arc::clone(&chance),
             tasks: shutdown.clone(),
         };
@@ -240,6 +246,25 @@ async fn a_fileserver_that_refuses_connections_is_passed_over_and_then_not_asked
     let text = all.metrics.text().unwrap();
     assert!(text.contains("trued_router_read_tries_total{outcome=\"unreachable\"} 3"), "{text}");
     assert!(text.contains("trued_router_fileservers_offline 1"), "{text}");
+    all.end().await;
+}
+
+// Its place among the requests that run would be held for ever.
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answer_is_gone_after_a_while() {
+    let all = Fixture::open(&[Does::Endless]).await;
+    let mut stuck = all.fetch(vec![1]).await;
+    assert!(stuck.chunk().await.unwrap().is_some());
+    let runs =
+        |count: u32| all.metrics.text().unwrap().contains(&format!("trued_router_reads_running {count}\n"));
+    assert!(runs(1));
+    let ends = async {
+        while !runs(0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), ends).await.expect("it is given up");
+    drop(stuck);
     all.end().await;
 }
 

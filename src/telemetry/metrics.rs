@@ -1,8 +1,8 @@
 //! The registry behind `/metrics`. Labels are bounded: goals, repairs, outcomes, healths; never a repository.
 
+pub mod pushes;
 pub mod router;
 
-use super::PushMetrics;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Health;
 use crate::model::goal::GoalState;
@@ -11,7 +11,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -71,210 +71,237 @@ struct ByFileserver {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    of_goals: Goals,
+    of_work: Work,
+    of_engines: Engines,
+}
+
+/// What is said of goals.
+#[derive(Debug)]
+struct Goals {
     goal_findings: Family<Goal, Gauge>,
     goal_state: Family<GoalInState, Gauge>,
     goal_file_error: Family<Goal, Gauge>,
     goal_file_errors: Gauge,
-    goals_paused: Gauge,
+    paused: Gauge,
     goal_evaluations: Family<GoalOutcome, Counter>,
+    audit_drift: Counter,
+}
+
+impl Goals {
+    fn new(to: &mut Registry) -> Self {
+        Self {
+            goal_findings: keep(
+                to,
+                "goal_findings",
+                "Open findings after the last evaluation that finished",
+                <_>::default(),
+            ),
+            goal_state: keep(to, "goal_state", "1 for the state a goal is in", <_>::default()),
+            goal_file_error: keep(
+                to,
+                "goal_file_error",
+                "1 where the file on disk is not what runs",
+                <_>::default(),
+            ),
+            goal_file_errors: keep(
+                to,
+                "goal_file_errors",
+                "Goals whose file on disk is not what runs",
+                <_>::default(),
+            ),
+            paused: keep(to, "goals_paused", "Goals that a person paused", <_>::default()),
+            goal_evaluations: keep(
+                to,
+                "goal_evaluations",
+                "Evaluations that ended, by what they said",
+                <_>::default(),
+            ),
+            audit_drift: keep(
+                to,
+                "audit_drift",
+                "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
+                <_>::default(),
+            ),
+        }
+    }
+}
+
+/// What is said of repairs and of what they are for.
+#[derive(Debug)]
+struct Work {
     attempts: Family<RepairOutcome, Counter>,
-    fileservers: Family<ByHealth, Gauge>,
     backlog: Family<ByState, Gauge>,
     backlog_age: Gauge,
+    fileservers: Family<ByHealth, Gauge>,
+    locks_removed: Family<ByFileserver, Gauge>,
     health: Family<ByCode, Gauge>,
-    audit_drift: Counter,
+}
+
+impl Work {
+    fn new(to: &mut Registry) -> Self {
+        Self {
+            attempts: keep(to, "attempts", "Attempts that ended, by repair and outcome", <_>::default()),
+            backlog: keep(
+                to,
+                "backlog_findings",
+                "Findings that need a repair, by what it is doing",
+                <_>::default(),
+            ),
+            backlog_age: keep(
+                to,
+                "backlog_oldest_seconds",
+                "Age of the oldest finding that needs a repair",
+                <_>::default(),
+            ),
+            fileservers: keep(to, "fileservers", "Fileservers, by what was last seen", <_>::default()),
+            locks_removed: keep(
+                to,
+                "fileserver_locks_removed",
+                "Locks of dead gits that the agent removed since it started",
+                <_>::default(),
+            ),
+            health: keep(to, "health_code", "1 while a health code is raised", <_>::default()),
+        }
+    }
+}
+
+/// What is said of what this process stands on.
+#[derive(Debug)]
+struct Engines {
     reminders: Family<ByOutcome, Counter>,
     redis_up: Family<Alone, Gauge>,
     sql_up: Gauge,
     sql_round_trip: Family<Alone, Gauge<f64, AtomicU64>>,
     pace: Gauge<f64, AtomicU64>,
-    locks_removed: Family<ByFileserver, Gauge>,
-    pushes: PushMetrics,
+}
+
+impl Engines {
+    fn new(to: &mut Registry) -> Self {
+        Self {
+            reminders: keep(
+                to,
+                "queue_reminders",
+                "Reminders for other processes, by whether Redis took them",
+                <_>::default(),
+            ),
+            redis_up: keep(to, "redis_up", "1 while Redis takes what this process sends", <_>::default()),
+            sql_up: keep(to, "sql_up", "1 while the database answers and takes writes", <_>::default()),
+            sql_round_trip: keep(
+                to,
+                "sql_round_trip_seconds",
+                "How long a question to the database and its answer took last",
+                <_>::default(),
+            ),
+            pace: keep(
+                to,
+                "pressure_pace_ratio",
+                "The share of their pace at which dispatch and evaluation go: below 1 the brake sql holds",
+                <_>::default(),
+            ),
+        }
+    }
+}
+
+/// A metric that is in the registry.
+fn keep<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("trued");
-        let metrics = Self {
-            goal_findings: Family::default(),
-            goal_state: Family::default(),
-            goal_file_error: Family::default(),
-            goal_file_errors: Gauge::default(),
-            goals_paused: Gauge::default(),
-            goal_evaluations: Family::default(),
-            attempts: Family::default(),
-            fileservers: Family::default(),
-            backlog: Family::default(),
-            backlog_age: Gauge::default(),
-            health: Family::default(),
-            audit_drift: Counter::default(),
-            reminders: Family::default(),
-            redis_up: Family::default(),
-            sql_up: Gauge::default(),
-            sql_round_trip: Family::default(),
-            pace: Gauge::default(),
-            locks_removed: Family::default(),
-            pushes: PushMetrics::default(),
-            registry: Registry::default(),
-        };
-        registry.register(
-            "goal_findings",
-            "Open findings after the last evaluation that finished",
-            metrics.goal_findings.clone(),
-        );
-        registry.register("goal_state", "1 for the state a goal is in", metrics.goal_state.clone());
-        registry.register(
-            "goal_file_error",
-            "1 where the file on disk is not what runs",
-            metrics.goal_file_error.clone(),
-        );
-        registry.register(
-            "goal_file_errors",
-            "Goals whose file on disk is not what runs",
-            metrics.goal_file_errors.clone(),
-        );
-        registry.register("goals_paused", "Goals that a person paused", metrics.goals_paused.clone());
-        registry.register(
-            "goal_evaluations",
-            "Evaluations that ended, by what they said",
-            metrics.goal_evaluations.clone(),
-        );
-        registry.register("attempts", "Attempts that ended, by repair and outcome", metrics.attempts.clone());
-        registry.register("fileservers", "Fileservers, by what was last seen", metrics.fileservers.clone());
-        registry.register(
-            "backlog_findings",
-            "Findings that need a repair, by what it is doing",
-            metrics.backlog.clone(),
-        );
-        registry.register(
-            "backlog_oldest_seconds",
-            "Age of the oldest finding that needs a repair",
-            metrics.backlog_age.clone(),
-        );
-        registry.register("health_code", "1 while a health code is raised", metrics.health.clone());
-        registry.register(
-            "audit_drift",
-            "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
-            metrics.audit_drift.clone(),
-        );
-        registry.register(
-            "queue_reminders",
-            "Reminders for other processes, by whether Redis took them",
-            metrics.reminders.clone(),
-        );
-        registry.register(
-            "redis_up",
-            "1 while Redis takes what this process sends",
-            metrics.redis_up.clone(),
-        );
-        registry.register("sql_up", "1 while the database answers and takes writes", metrics.sql_up.clone());
-        registry.register(
-            "sql_round_trip_seconds",
-            "How long a question to the database and its answer took last",
-            metrics.sql_round_trip.clone(),
-        );
-        registry.register(
-            "pressure_pace_ratio",
-            "The share of their pace at which dispatch and evaluation go: below 1 the brake sql holds",
-            metrics.pace.clone(),
-        );
-        registry.register(
-            "fileserver_locks_removed",
-            "Locks of dead gits that the agent removed since it started",
-            metrics.locks_removed.clone(),
-        );
-        metrics.pushes.register(&mut registry);
-        Self { registry, ..metrics }
+        Self {
+            of_goals: Goals::new(&mut registry),
+            of_work: Work::new(&mut registry),
+            of_engines: Engines::new(&mut registry),
+            registry,
+        }
     }
 }
 
 impl Metrics {
     /// Says how one goal stands.
     pub fn goal(&self, goal: &str, state: GoalState, findings: i64, file_error: bool) {
-        self.goal_findings.get_or_create(&Goal { goal: goal.into() }).set(findings);
-        self.goal_file_error.get_or_create(&Goal { goal: goal.into() }).set(i64::from(file_error));
+        self.of_goals.goal_findings.get_or_create(&Goal { goal: goal.into() }).set(findings);
+        self.of_goals.goal_file_error.get_or_create(&Goal { goal: goal.into() }).set(i64::from(file_error));
         for one in GoalState::ALL {
             let labels = GoalInState { goal: goal.into(), state: one.to_string() };
-            self.goal_state.get_or_create(&labels).set(i64::from(*one == state));
+            self.of_goals.goal_state.get_or_create(&labels).set(i64::from(*one == state));
         }
     }
 
     /// Says how many goals have a bad file, and how many are paused.
     pub fn goals(&self, file_errors: usize, paused: usize) {
-        self.goal_file_errors.set(i64::try_from(file_errors).unwrap_or(i64::MAX));
-        self.goals_paused.set(i64::try_from(paused).unwrap_or(i64::MAX));
+        self.of_goals.goal_file_errors.set(i64::try_from(file_errors).unwrap_or(i64::MAX));
+        self.of_goals.paused.set(i64::try_from(paused).unwrap_or(i64::MAX));
     }
 
     /// Counts evaluations that ended.
     pub fn evaluations(&self, goal: &str, outcome: GoalState, count: u64) {
         let labels = GoalOutcome { goal: goal.into(), outcome: outcome.to_string() };
-        self.goal_evaluations.get_or_create(&labels).inc_by(count);
+        self.of_goals.goal_evaluations.get_or_create(&labels).inc_by(count);
     }
 
     /// Counts attempts that ended.
     pub fn attempts(&self, repair: &str, outcome: &str, count: u64) {
         let labels = RepairOutcome { repair: repair.into(), outcome: outcome.into() };
-        self.attempts.get_or_create(&labels).inc_by(count);
+        self.of_work.attempts.get_or_create(&labels).inc_by(count);
     }
 
     /// Says how many fileservers are of one health.
     pub fn fileservers(&self, health: Health, count: i64) {
-        self.fileservers.get_or_create(&ByHealth { health: health.to_string() }).set(count);
+        self.of_work.fileservers.get_or_create(&ByHealth { health: health.to_string() }).set(count);
     }
 
     /// Says how many findings of the backlog are in one state.
     pub fn backlog(&self, state: FindingState, count: i64) {
-        self.backlog.get_or_create(&ByState { state: state.to_string() }).set(count);
+        self.of_work.backlog.get_or_create(&ByState { state: state.to_string() }).set(count);
     }
 
     /// Says how old the oldest finding of the backlog is.
     pub fn backlog_age(&self, seconds: i64) {
-        self.backlog_age.set(seconds);
+        self.of_work.backlog_age.set(seconds);
     }
 
     /// Says whether a health code is raised.
     pub fn health(&self, code: &str, raised: bool) {
-        self.health.get_or_create(&ByCode { code: code.into() }).set(i64::from(raised));
+        self.of_work.health.get_or_create(&ByCode { code: code.into() }).set(i64::from(raised));
     }
 
     /// Counts what the audit of the suspects found.
     pub fn drift(&self, count: u64) {
-        self.audit_drift.inc_by(count);
+        self.of_goals.audit_drift.inc_by(count);
     }
 
     /// Counts reminders for other processes.
     pub fn reminders(&self, outcome: &str, count: u64) {
-        self.reminders.get_or_create(&ByOutcome { outcome: outcome.into() }).inc_by(count);
+        self.of_engines.reminders.get_or_create(&ByOutcome { outcome: outcome.into() }).inc_by(count);
     }
 
     /// Says whether the database can be worked with, and how long an answer takes, if that was measured.
     pub fn database(&self, up: bool, round_trip: Option<Duration>) {
-        self.sql_up.set(i64::from(up));
+        self.of_engines.sql_up.set(i64::from(up));
         if let Some(round_trip) = round_trip {
-            self.sql_round_trip.get_or_create(&Alone::default()).set(round_trip.as_secs_f64());
+            self.of_engines.sql_round_trip.get_or_create(&Alone::default()).set(round_trip.as_secs_f64());
         }
     }
 
     /// Says at what share of its pace the controller goes, in hundredths.
     pub fn pace(&self, hundredths: u32) {
-        self.pace.set(f64::from(hundredths) / 100.0);
+        self.of_engines.pace.set(f64::from(hundredths) / 100.0);
     }
 
     /// Says whether Redis takes what is sent.
     pub fn redis(&self, up: bool) {
-        self.redis_up.get_or_create(&Alone::default()).set(i64::from(up));
+        self.of_engines.redis_up.get_or_create(&Alone::default()).set(i64::from(up));
     }
 
     /// Sets how many locks of dead gits a fileserver's agent removed.
     pub fn locks_removed(&self, fileserver: &str, count: i64) {
         let label = ByFileserver { fileserver: fileserver.to_owned() };
-        self.locks_removed.get_or_create(&label).set(count);
-    }
-
-    /// What a router counts of its pushes.
-    #[must_use]
-    pub fn pushes(&self) -> PushMetrics {
-        self.pushes.clone()
+        self.of_work.locks_removed.get_or_create(&label).set(count);
     }
 
     /// Everything, as OpenMetrics text.

@@ -108,6 +108,7 @@ fn every_kind_of_push_ends_the_same_on_all_copies() {
             all.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
         };
         let (cloned, there) = (plain(&references(&again)), plain(&equal(up, "thing", 3).expect("equal")));
+        assert!(up.metrics().contains("trued_pushes_total{outcome=\"committed\"}"), "they are counted");
         assert!(cloned == there, "a clone has the same {} references, not {}", there.len(), cloned.len());
     });
 }

@@ -15,6 +15,7 @@ use crate::database::{Database, parts};
 use crate::fleet::Agents;
 use crate::goal::session::Source;
 use crate::goal::setting::Setting;
+use crate::http::sampler::Sampler;
 use crate::http::{self, Api, Hooks, Limited};
 use crate::model::chance::Chance;
 use crate::model::fleet::Fileserver;
@@ -24,6 +25,8 @@ use crate::queue::{Nudge, Post, Redis, RedisSettings, Reminders};
 use crate::repair::Repairs;
 use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::router::RouterMetrics;
 use crate::worker::{self, Worker};
 use anyhow::Context as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -57,6 +60,8 @@ pub struct Controlling<'a> {
     pub enrolment: &'a Enrolment,
     /// Where the API answers.
     pub listener: TcpListener,
+    /// What is read at `/metrics`.
+    pub metrics: Metrics,
 }
 
 impl Base {
@@ -122,7 +127,7 @@ impl Base {
             pace: Arc::clone(&self.pace),
             chance: Arc::clone(&self.chance),
         };
-        let api = self.api(shutdown, with.enrolment)?;
+        let api = self.api(shutdown, with.enrolment, with.metrics)?;
         let stop = shutdown.token();
         self.watch_goals(shutdown);
         self.send(shutdown);
@@ -257,7 +262,7 @@ impl Base {
         self.redis.as_ref().map(|redis| redis.post().clone())
     }
 
-    fn api(&self, shutdown: &Shutdown, enrolment: &Enrolment) -> anyhow::Result<Api> {
+    fn api(&self, shutdown: &Shutdown, enrolment: &Enrolment, metrics: Metrics) -> anyhow::Result<Api> {
         let key = enrolment.signing_key().context("the enrolment has no key")?;
         let (fleet, part) = (self.fleet.fleet_id.clone(), enrolment.part.id.clone());
         let sign = move |id: RepositoryId, to: &Fileserver, expires_at| {
@@ -301,7 +306,7 @@ impl Base {
             post: self.post(),
             pace: Arc::clone(&self.pace),
             leaving: shutdown.leaving(),
-            sampler: Arc::default(),
+            sampler: Arc::new(Sampler::of(metrics)),
             stopping: shutdown.token(),
         })
     }
@@ -316,6 +321,7 @@ impl Base {
         enrolment: &Enrolment,
         listener: TcpListener,
         anybody: Option<Access>,
+        counted: RouterMetrics,
     ) -> anyhow::Result<()> {
         let authorizer = route::authorizer(&self.config.router, anybody)?;
         let with = Routing {
@@ -324,6 +330,7 @@ impl Base {
             fleet: &self.fleet,
             enrolment,
             nudge: self.nudge.clone(),
+            counted,
         };
         with.start(shutdown, listener, None, authorizer)?;
         tell_seen(&self.db, shutdown, &enrolment.part.id);

@@ -20,6 +20,7 @@ use crate::router::push;
 use crate::router::{Router, Settings};
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::router::RouterMetrics;
 use futures::future::join_all;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use tokio::time::Instant;
 
 /// A controller tells agents of new parts when it next asks how they are: `observe.period`, 10 s.
 const BELIEVED_WITHIN: Duration = Duration::from_secs(30);
+/// As proxies have it for clients that stand still.
+const GONE_AFTER: Duration = Duration::from_mins(1);
 /// Longest wait for one agent.
 const ASK_WITHIN: Duration = Duration::from_secs(1);
 
@@ -44,6 +47,8 @@ pub struct Routing<'a> {
     pub enrolment: &'a Enrolment,
     /// Wants goals evaluated, where a push left copies behind.
     pub nudge: Nudge,
+    /// What it counts.
+    pub counted: RouterMetrics,
 }
 
 /// Takes the address of a router, which others may reach.
@@ -124,17 +129,16 @@ impl Routing<'_> {
         self,
         shutdown: &Shutdown,
         listener: TcpListener,
-        pages: Option<TcpListener>,
+        pages: Option<(TcpListener, Metrics)>,
         authorizer: Authorizer,
     ) -> anyhow::Result<Agents> {
-        let Self { config, db, fleet, enrolment, nudge } = self;
+        let Self { config, db, fleet, enrolment, nudge, counted } = self;
         if enrolment.fleet != fleet.fleet_id {
             let (theirs, ours) = (&enrolment.fleet, &fleet.fleet_id);
             let message = format!("the enrolment is of fleet {theirs}, the database of fleet {ours}");
             return Err(Failure::usage(message).into());
         }
         let agents = Agents::new(enrolment)?;
-        let (metrics, counted) = Metrics::with_router();
         let chance = Arc::new(Chance::new(enrolment::seed()?));
         let pushing = push::Pushing {
             database: db.clone(),
@@ -143,7 +147,7 @@ impl Routing<'_> {
             router: enrolment.part.name.clone(),
             settings: push::Settings::of(&config.push),
             nudge,
-            metrics: metrics.pushes(),
+            metrics: counted.pushes(),
             chance: Arc::clone(&chance),
             tasks: shutdown.clone(),
         };
@@ -157,7 +161,7 @@ impl Routing<'_> {
             chance,
         };
         let names = router.start(shutdown, listener);
-        if let Some(listener) = pages {
+        if let Some((listener, metrics)) = pages {
             show(shutdown, listener, db, metrics, names);
         }
         Ok(agents)
@@ -172,6 +176,7 @@ fn settings(config: &RouterConfig, name: &str) -> Settings {
         deadline: config.deadline,
         patience: config.patience.min(config.deadline),
         overload: i64::from(config.overload) * 1_000,
+        gone_after: GONE_AFTER,
         sql_away: config.sql_away,
         remembered: config.remembered,
         filters: config.filters.clone(),

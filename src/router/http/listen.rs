@@ -24,6 +24,7 @@ const SEND_BUFFER: usize = 256 * 1024;
 /// Takes connections until it is stopped; requests that run then may end.
 pub async fn serve(listener: TcpListener, front: Arc<Front>, tasks: Shutdown) {
     let connections = Arc::new(Semaphore::new(front.settings.requests * CONNECTIONS));
+    let gone_after = front.settings.gone_after;
     let routes = Router::new().fallback(handle).with_state(front);
     let stop = tasks.token();
     loop {
@@ -33,7 +34,9 @@ pub async fn serve(listener: TcpListener, front: Arc<Front>, tasks: Shutdown) {
             () = stop.cancelled() => return,
         };
         match accepted {
-            Ok((stream, _)) => tasks.spawn(connection(stream, routes.clone(), permit, tasks.clone())),
+            Ok((stream, _)) => {
+                tasks.spawn(connection(stream, gone_after, routes.clone(), permit, tasks.clone()));
+            }
             Err(error) => {
                 // Out of descriptors, mostly: the next accept would fail as well.
                 tracing::warn!(%error, "cannot take a connection");
@@ -43,9 +46,17 @@ pub async fn serve(listener: TcpListener, front: Arc<Front>, tasks: Shutdown) {
     }
 }
 
-async fn connection(stream: TcpStream, routes: Router, permit: OwnedSemaphorePermit, tasks: Shutdown) {
+async fn connection(
+    stream: TcpStream,
+    gone_after: Duration,
+    routes: Router,
+    permit: OwnedSemaphorePermit,
+    tasks: Shutdown,
+) {
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
+    // A client that takes nothing of its answer holds a place among the requests that run.
+    let _ = sockopt::set_tcp_user_timeout(&stream, u32::try_from(gone_after.as_millis()).unwrap_or(u32::MAX));
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()

@@ -11,6 +11,7 @@ use flate2::write::GzDecoder;
 use futures::{StreamExt as _, stream};
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// What is inflated at a time: packed, it becomes a thousand times as long at most.
@@ -22,6 +23,7 @@ pub(super) async fn receive(
     pushed: Pushed,
     request: Request,
     permit: OwnedSemaphorePermit,
+    gone_after: Duration,
 ) -> Response {
     let (parts, body) = request.into_parts();
     let said = |name| parts.headers.get(name).map(|value| value.to_str().unwrap_or("unreadable"));
@@ -29,8 +31,8 @@ pub(super) async fn receive(
         return answers::bad_request("this is not a request of git's");
     }
     let plain = match said(header::CONTENT_ENCODING) {
-        None | Some("identity") => plain(body),
-        Some("gzip" | "x-gzip") => inflated(plain(body)),
+        None | Some("identity") => plain(body, gone_after),
+        Some("gzip" | "x-gzip") => inflated(plain(body, gone_after)),
         Some(_) => return answers::unsupported("bodies may be packed with gzip only"),
     };
     response(push::receive_pack(pushing, &pushed, plain).await, permit)
@@ -56,8 +58,21 @@ pub(super) fn response(answer: Answer, permit: OwnedSemaphorePermit) -> Response
     response
 }
 
-fn plain(body: Body) -> ByteStream {
-    body.into_data_stream().map(|block| block.map_err(io::Error::other)).boxed()
+/// The body's blocks. A client that sends nothing for so long is gone: it would hold its copies' turns, and its place.
+fn plain(body: Body, gone_after: Duration) -> ByteStream {
+    stream::unfold(Some(body.into_data_stream()), move |open| async move {
+        let mut blocks = open?;
+        match tokio::time::timeout(gone_after, blocks.next()).await {
+            Ok(None) => None,
+            Ok(Some(Ok(block))) => Some((Ok(block), Some(blocks))),
+            Ok(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
+            Err(_) => {
+                let why = format!("the client sent nothing for {} s", gone_after.as_secs());
+                Some((Err(io::Error::new(io::ErrorKind::TimedOut, why)), None))
+            }
+        }
+    })
+    .boxed()
 }
 
 /// The body unpacked, piece by piece: never more in memory than a piece becomes.
@@ -107,6 +122,15 @@ mod tests {
             all.extend_from_slice(&some?);
         }
         Ok(all)
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_nothing_more_is_gone_after_a_while() {
+        let sent = stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"0000"))]).chain(stream::pending());
+        let mut blocks = plain(Body::from_stream(sent), Duration::from_millis(50));
+        assert_eq!(blocks.next().await.unwrap().unwrap(), "0000");
+        assert_eq!(blocks.next().await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(blocks.next().await.is_none());
     }
 
     #[tokio::test]

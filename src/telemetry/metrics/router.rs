@@ -1,6 +1,7 @@
-//! What a router counts of reads. Labels are words of ours; never a repository, nor a client.
+//! What a router counts: of reads here, of pushes apart. Labels are words of ours; never a repository, nor a client.
 
-use super::{ByOutcome, Metrics};
+use super::pushes::PushMetrics;
+use super::{ByOutcome, Metrics, keep};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,7 +12,7 @@ use std::time::Duration;
 /// Bounds of the time to the first byte, in seconds: an advertisement takes milliseconds, a failover seconds.
 const SECONDS: [f64; 11] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 5.0, 15.0];
 
-/// What a router counts of reads.
+/// What a router counts.
 #[derive(Debug)]
 pub struct RouterMetrics {
     reads: Family<ByOutcome, Counter>,
@@ -22,49 +23,48 @@ pub struct RouterMetrics {
     running: Gauge,
     offline: Gauge,
     without_sql: Gauge,
+    pushes: PushMetrics,
 }
 
 impl RouterMetrics {
-    fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            reads: Family::default(),
-            tries: Family::default(),
-            saved: Counter::default(),
-            bytes: Counter::default(),
-            first_byte: Histogram::new(SECONDS),
-            running: Gauge::default(),
-            offline: Gauge::default(),
-            without_sql: Gauge::default(),
-        };
-        registry.register("router_reads", "Reads that ended, by how", metrics.reads.clone());
-        registry.register(
-            "router_read_tries",
-            "Tries of single copies, by how they went",
-            metrics.tries.clone(),
-        );
-        registry.register(
-            "router_reads_saved",
-            "Reads that another copy served than the one tried first",
-            metrics.saved.clone(),
-        );
-        registry.register("router_read_bytes", "Bytes of reads sent to clients", metrics.bytes.clone());
-        registry.register(
-            "router_read_first_byte_seconds",
-            "Time from a request to the first byte of its answer",
-            metrics.first_byte.clone(),
-        );
-        registry.register("router_reads_running", "Reads that run now", metrics.running.clone());
-        registry.register(
-            "router_fileservers_offline",
-            "Fileservers that are offline, or on probation, for this router",
-            metrics.offline.clone(),
-        );
-        registry.register(
-            "router_without_sql",
-            "1 while reads go on from the last known rows, because the database is away",
-            metrics.without_sql.clone(),
-        );
-        metrics
+    fn new(to: &mut Registry) -> Self {
+        Self {
+            reads: keep(to, "router_reads", "Reads that ended, by how", <_>::default()),
+            tries: keep(to, "router_read_tries", "Tries of single copies, by how they went", <_>::default()),
+            saved: keep(
+                to,
+                "router_reads_saved",
+                "Reads that another copy served than the one tried first",
+                <_>::default(),
+            ),
+            bytes: keep(to, "router_read_bytes", "Bytes of reads sent to clients", <_>::default()),
+            first_byte: keep(
+                to,
+                "router_read_first_byte_seconds",
+                "Time from a request to the first byte of its answer",
+                Histogram::new(SECONDS),
+            ),
+            running: keep(to, "router_reads_running", "Reads that run now", <_>::default()),
+            offline: keep(
+                to,
+                "router_fileservers_offline",
+                "Fileservers that are offline, or on probation, for this router",
+                <_>::default(),
+            ),
+            without_sql: keep(
+                to,
+                "router_without_sql",
+                "1 while reads go on from the last known rows, because the database is away",
+                <_>::default(),
+            ),
+            pushes: PushMetrics::new(to),
+        }
+    }
+
+    /// What it counts of pushes.
+    #[must_use]
+    pub fn pushes(&self) -> PushMetrics {
+        self.pushes.clone()
     }
 
     /// Counts a read that ended.

@@ -1,16 +1,12 @@
 //! Metrics of pushes, apart from those of reads: a failing write path must not hide behind many reads.
 
+use super::{ByOutcome, keep};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::time::Duration;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByOutcome {
-    outcome: String,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByVote {
@@ -28,34 +24,34 @@ pub struct PushMetrics {
 }
 
 impl Default for PushMetrics {
+    /// Those that nobody reads.
     fn default() -> Self {
-        Self {
-            ended: Family::default(),
-            votes: Family::default(),
-            quorum_missed: Counter::default(),
-            bytes: Counter::default(),
-            // From 10 ms to about 11 minutes.
-            seconds: Histogram::new(exponential_buckets(0.01, 4.0, 9)),
-        }
+        Self::new(&mut Registry::default())
     }
 }
 
 impl PushMetrics {
-    /// Puts them where they are read.
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("pushes", "Pushes that ended, by how", self.ended.clone());
-        registry.register("push_votes", "Votes of copies on pushes", self.votes.clone());
-        registry.register(
-            "push_quorum_misses",
-            "Pushes on which too few copies agreed, or that too few wrote",
-            self.quorum_missed.clone(),
-        );
-        registry.register("push_bytes", "Bytes of packs that were pushed", self.bytes.clone());
-        registry.register(
-            "push_duration_seconds",
-            "How long pushes took, from the first byte to the report",
-            self.seconds.clone(),
-        );
+    /// Those of a registry.
+    #[must_use]
+    pub fn new(to: &mut Registry) -> Self {
+        Self {
+            ended: keep(to, "pushes", "Pushes that ended, by how", <_>::default()),
+            votes: keep(to, "push_votes", "Votes of copies on pushes", <_>::default()),
+            quorum_missed: keep(
+                to,
+                "push_quorum_misses",
+                "Pushes on which too few copies agreed, or that too few wrote",
+                <_>::default(),
+            ),
+            bytes: keep(to, "push_bytes", "Bytes of packs that were pushed", <_>::default()),
+            // From 10 ms to about 11 minutes.
+            seconds: keep(
+                to,
+                "push_duration_seconds",
+                "How long pushes took, from the first byte to the report",
+                Histogram::new(exponential_buckets(0.01, 4.0, 9)),
+            ),
+        }
     }
 
     /// A push ended: committed, refused, aborted or unknown.
