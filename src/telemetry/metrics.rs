@@ -92,35 +92,35 @@ impl Goals {
     fn new(to: &mut Registry) -> Self {
         Self {
             goal_findings: keep(
-                to,
                 "goal_findings",
                 "Open findings after the last evaluation that finished",
+                to,
                 <_>::default(),
             ),
-            goal_state: keep(to, "goal_state", "1 for the state a goal is in", <_>::default()),
+            goal_state: keep("goal_state", "1 for the state a goal is in", to, <_>::default()),
             goal_file_error: keep(
-                to,
                 "goal_file_error",
                 "1 where the file on disk is not what runs",
+                to,
                 <_>::default(),
             ),
             goal_file_errors: keep(
-                to,
                 "goal_file_errors",
                 "Goals whose file on disk is not what runs",
+                to,
                 <_>::default(),
             ),
-            paused: keep(to, "goals_paused", "Goals that a person paused", <_>::default()),
+            paused: keep("goals_paused", "Goals that a person paused", to, <_>::default()),
             goal_evaluations: keep(
-                to,
                 "goal_evaluations",
                 "Evaluations that ended, by what they said",
+                to,
                 <_>::default(),
             ),
             audit_drift: keep(
-                to,
                 "audit_drift",
                 "Exceptions outside of the suspects, and counts that were wrong, that the audit found",
+                to,
                 <_>::default(),
             ),
         }
@@ -141,27 +141,27 @@ struct Work {
 impl Work {
     fn new(to: &mut Registry) -> Self {
         Self {
-            attempts: keep(to, "attempts", "Attempts that ended, by repair and outcome", <_>::default()),
+            attempts: keep("attempts", "Attempts that ended, by repair and outcome", to, <_>::default()),
             backlog: keep(
-                to,
                 "backlog_findings",
                 "Findings that need a repair, by what it is doing",
+                to,
                 <_>::default(),
             ),
             backlog_age: keep(
-                to,
                 "backlog_oldest_seconds",
                 "Age of the oldest finding that needs a repair",
+                to,
                 <_>::default(),
             ),
-            fileservers: keep(to, "fileservers", "Fileservers, by what was last seen", <_>::default()),
+            fileservers: keep("fileservers", "Fileservers, by what was last seen", to, <_>::default()),
             locks_removed: keep(
-                to,
                 "fileserver_locks_removed",
                 "Locks of dead gits that the agent removed since it started",
+                to,
                 <_>::default(),
             ),
-            health: keep(to, "health_code", "1 while a health code is raised", <_>::default()),
+            health: keep("health_code", "1 while a health code is raised", to, <_>::default()),
         }
     }
 }
@@ -180,23 +180,23 @@ impl Engines {
     fn new(to: &mut Registry) -> Self {
         Self {
             reminders: keep(
-                to,
                 "queue_reminders",
                 "Reminders for other processes, by whether Redis took them",
+                to,
                 <_>::default(),
             ),
-            redis_up: keep(to, "redis_up", "1 while Redis takes what this process sends", <_>::default()),
-            sql_up: keep(to, "sql_up", "1 while the database answers and takes writes", <_>::default()),
+            redis_up: keep("redis_up", "1 while Redis takes what this process sends", to, <_>::default()),
+            sql_up: keep("sql_up", "1 while the database answers and takes writes", to, <_>::default()),
             sql_round_trip: keep(
-                to,
                 "sql_round_trip_seconds",
                 "How long a question to the database and its answer took last",
+                to,
                 <_>::default(),
             ),
             pace: keep(
-                to,
                 "pressure_pace_ratio",
                 "The share of their pace at which dispatch and evaluation go: below 1 the brake sql holds",
+                to,
                 <_>::default(),
             ),
         }
@@ -204,8 +204,8 @@ impl Engines {
 }
 
 /// A metric that is in the registry.
-fn keep<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register(name, help, metric.clone());
+fn keep<M: Metric + Clone>(name: &str, help: &str, to: &mut Registry, metric: M) -> M {
+    to.register(name, help, metric.clone());
     metric
 }
 

@@ -35,20 +35,20 @@ impl PushMetrics {
     #[must_use]
     pub fn new(to: &mut Registry) -> Self {
         Self {
-            ended: keep(to, "pushes", "Pushes that ended, by how", <_>::default()),
-            votes: keep(to, "push_votes", "Votes of copies on pushes", <_>::default()),
+            ended: keep("pushes", "Pushes that ended, by how", to, <_>::default()),
+            votes: keep("push_votes", "Votes of copies on pushes", to, <_>::default()),
             quorum_missed: keep(
-                to,
                 "push_quorum_misses",
                 "Pushes on which too few copies agreed, or that too few wrote",
+                to,
                 <_>::default(),
             ),
-            bytes: keep(to, "push_bytes", "Bytes of packs that were pushed", <_>::default()),
+            bytes: keep("push_bytes", "Bytes of packs that were pushed", to, <_>::default()),
             // From 10 ms to about 11 minutes.
             seconds: keep(
-                to,
                 "push_duration_seconds",
                 "How long pushes took, from the first byte to the report",
+                to,
                 Histogram::new(exponential_buckets(0.01, 4.0, 9)),
             ),
         }

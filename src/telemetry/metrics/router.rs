@@ -29,32 +29,32 @@ pub struct RouterMetrics {
 impl RouterMetrics {
     fn new(to: &mut Registry) -> Self {
         Self {
-            reads: keep(to, "router_reads", "Reads that ended, by how", <_>::default()),
-            tries: keep(to, "router_read_tries", "Tries of single copies, by how they went", <_>::default()),
+            reads: keep("router_reads", "Reads that ended, by how", to, <_>::default()),
+            tries: keep("router_read_tries", "Tries of single copies, by how they went", to, <_>::default()),
             saved: keep(
-                to,
                 "router_reads_saved",
                 "Reads that another copy served than the one tried first",
+                to,
                 <_>::default(),
             ),
-            bytes: keep(to, "router_read_bytes", "Bytes of reads sent to clients", <_>::default()),
+            bytes: keep("router_read_bytes", "Bytes of reads sent to clients", to, <_>::default()),
             first_byte: keep(
-                to,
                 "router_read_first_byte_seconds",
                 "Time from a request to the first byte of its answer",
+                to,
                 Histogram::new(SECONDS),
             ),
-            running: keep(to, "router_reads_running", "Reads that run now", <_>::default()),
+            running: keep("router_reads_running", "Reads that run now", to, <_>::default()),
             offline: keep(
-                to,
                 "router_fileservers_offline",
                 "Fileservers that are offline, or on probation, for this router",
+                to,
                 <_>::default(),
             ),
             without_sql: keep(
-                to,
                 "router_without_sql",
                 "1 while reads go on from the last known rows, because the database is away",
+                to,
                 <_>::default(),
             ),
             pushes: PushMetrics::new(to),
