@@ -80,7 +80,7 @@ pub(super) async fn finish(
     epoch: i64,
     ask: &FinishRequest,
 ) -> Result<FinishAnswer, Refusal> {
-    let orders = match agent.pushes.finish(id, name, epoch)? {
+    let orders = match agent.pushes.finish(id, name, epoch, ask.commit)? {
         Finishing::Prepared(orders) => orders,
         Finishing::Ended(answer) => return Ok(*answer),
     };

@@ -12,11 +12,13 @@ use super::{enrolment, migrate, settings};
 use crate::agent::{self, AgentError, Listen, Options, SweepSettings};
 use crate::config::Config;
 use crate::http;
+use crate::model::chance::Chance;
 use crate::model::grant::Role;
 use crate::queue::Nudge;
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
 use join::{Base, Controlling};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -132,13 +134,20 @@ pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
     let keep = (db.clone(), shutdown.token());
     shutdown.spawn(async move { keep.0.keep(keep.1).await });
     join::tell_seen(&db, &shutdown, &enrolment.part.id);
+    let chance = Arc::new(Chance::new(enrolment::seed()?));
+    let redis = join::redis(&config, &fleet.fleet_id, &chance)?;
+    let post = redis.as_ref().map(|redis| redis.post().clone());
+    if let Some(redis) = redis {
+        shutdown.spawn(redis.send(shutdown.token()));
+    }
     let known = db.clone();
     let with = route::Routing {
         config: &config,
         db,
         fleet: &fleet,
         enrolment: &enrolment,
-        nudge: Nudge::new(),
+        nudge: Nudge::only_carried_by(post.clone()),
+        post,
         counted,
     };
     let agents = with.start(&shutdown, listener, pages, authorizer)?;

@@ -149,7 +149,7 @@ pub const KEYS: &[Key] = &[
         "queue.redis",
         Kind::RedisUrl,
         "",
-        "Redis 6.2 or newer, or Valkey, that carries reminders between processes: redis://HOST:PORT, or rediss:// for TLS. Empty: none; workers of other processes than the controller's then find attempts by looking at SQL.",
+        "Redis 6.2 or newer, or Valkey, that carries reminders between processes: redis://HOST:PORT, or rediss:// for TLS. Empty: none; workers of other processes than the controller's then find attempts by looking at SQL, and what a router's push left behind waits for the next evaluation.",
     ),
     key(
         "queue.redis_password_file",

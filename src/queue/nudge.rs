@@ -2,8 +2,8 @@
 //!
 //! A nudge carries no fact. A controller that hears none looks again by itself in time.
 //! What wants a dispatch round may be in another process than the controller that
-//! dispatches, so that wish is carried; evaluations are wanted of this process alone, for
-//! the API always has a controller beside it.
+//! dispatches, so that wish is always carried. An evaluation is wanted of this process's
+//! controller, as the API has one beside it; a process without one, a router, has it carried.
 
 use super::Post;
 use std::collections::BTreeSet;
@@ -23,6 +23,28 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// One goal, or all of them.
+    fn one(goal: Option<&str>) -> Self {
+        Self { all: goal.is_none(), goals: goal.map(str::to_owned).into_iter().collect() }
+    }
+
+    /// These too. Past the bound of names all are wanted.
+    pub(super) fn add(&mut self, more: &Self) {
+        self.all |= more.all;
+        for goal in &more.goals {
+            if self.goals.len() < NAMES {
+                self.goals.insert(goal.clone());
+            } else {
+                self.all |= !self.goals.contains(goal);
+            }
+        }
+    }
+
+    /// Whether none is.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.all && self.goals.is_empty()
+    }
+
     /// Whether this goal is among them.
     #[must_use]
     pub fn includes(&self, goal: &str) -> bool {
@@ -42,6 +64,8 @@ struct Inner {
     evaluate: Notify,
     dispatch: Notify,
     post: Option<Post>,
+    /// No controller is in this process: evaluations are wanted of others.
+    alone: bool,
 }
 
 impl Nudge {
@@ -57,17 +81,23 @@ impl Nudge {
         Self { inner: Arc::new(Inner { post, ..Inner::default() }) }
     }
 
+    /// A bell of a process without a controller: only what takes wishes from the post hears it.
+    #[must_use]
+    pub fn only_carried_by(post: Option<Post>) -> Self {
+        Self { inner: Arc::new(Inner { post, alone: true, ..Inner::default() }) }
+    }
+
     /// Wants one goal evaluated now, or all of them.
     pub fn evaluate(&self, goal: Option<&str>) {
-        {
-            let mut wanted = self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            match goal {
-                Some(goal) if wanted.goals.len() < NAMES => {
-                    wanted.goals.insert(goal.to_owned());
-                }
-                _ => wanted.all = true,
-            }
+        match &self.inner.post {
+            Some(post) if self.inner.alone => post.evaluate(&Wanted::one(goal)),
+            _ => self.ring_evaluate(&Wanted::one(goal)),
         }
+    }
+
+    /// Wants goals evaluated by this process's controller.
+    pub(super) fn ring_evaluate(&self, wanted: &Wanted) {
+        self.inner.wanted.lock().unwrap_or_else(PoisonError::into_inner).add(wanted);
         self.inner.evaluate.notify_one();
     }
 
@@ -111,6 +141,19 @@ mod tests {
         assert!(nudge.wanted().now_or_never().is_none());
         nudge.evaluate(None);
         assert!(nudge.wanted().await.includes("c"));
+    }
+
+    #[tokio::test]
+    async fn a_process_without_a_controller_has_its_wishes_carried() {
+        let post = Post::new(1);
+        let nudge = Nudge::only_carried_by(Some(post.clone()));
+        nudge.evaluate(Some("a"));
+        nudge.evaluate(Some("b"));
+        assert!(nudge.wanted().now_or_never().is_none(), "nobody here evaluates");
+        let wanted = post.take().await.evaluate;
+        assert!(wanted.includes("a") && wanted.includes("b") && !wanted.all);
+        Nudge::carried_by(Some(post.clone())).evaluate(None);
+        assert!(post.take().now_or_never().is_none(), "the API has a controller beside it");
     }
 
     #[tokio::test]

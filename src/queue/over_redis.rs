@@ -2,7 +2,7 @@
 //!
 //! Two keys of its own for each fleet: a list of attempts' ids, never longer than the
 //! window, from which idle workers pop; and a channel on which controllers hear that a
-//! dispatch round is wanted. All of it may be flushed, lost, doubled or late. Each side
+//! dispatch round or an evaluation is wanted. All of it may be flushed, lost, doubled or late. Each side
 //! waits for Redis with bounded, jittered retries, and nobody waits for either side: a
 //! process that cannot reach Redis goes on by looking at SQL.
 //!
@@ -10,13 +10,14 @@
 //! client gives up in the middle of the wait and the connection is spoilt.
 
 use super::post::{Parcel, Post};
-use super::{Nudge, Reminders};
+use super::{Nudge, Reminders, Wanted};
 use crate::model::chance::Chance;
 use futures::StreamExt as _;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo as _, RedisError, RedisResult,
 };
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,9 @@ const GATHER: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_secs(2);
 /// The list of a fleet that is no more goes by itself.
 const LIST_LIVES: i64 = 3_600;
+/// Said on the channel before the goals that are to be evaluated; no goal has the name of all.
+const EVALUATE: &str = "evaluate";
+const ALL: &str = "*";
 /// Waits after failures.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
@@ -152,16 +156,17 @@ impl Redis {
     /// An empty parcel asks for nothing but a sign that Redis takes what is written.
     async fn deliver(&self, connection: &mut MultiplexedConnection, parcel: Parcel) -> RedisResult<()> {
         let mut pipe = redis::pipe();
+        let nudges = nudges(&self.sender, &parcel);
         if !parcel.ids.is_empty() {
             let window = isize::try_from(self.post.window()).unwrap_or(isize::MAX);
             pipe.cmd("RPUSH").arg(&self.list).arg(Vec::from(parcel.ids)).ignore();
             pipe.cmd("LTRIM").arg(&self.list).arg(-window).arg(-1).ignore();
             pipe.cmd("EXPIRE").arg(&self.list).arg(LIST_LIVES).ignore();
-        } else if !parcel.dispatch {
+        } else if nudges.is_empty() {
             pipe.cmd("SET").arg(format!("{}:alive", self.list)).arg(1).arg("EX").arg(60).ignore();
         }
-        if parcel.dispatch {
-            pipe.cmd("PUBLISH").arg(&self.channel).arg(&self.sender).ignore();
+        for nudge in nudges {
+            pipe.cmd("PUBLISH").arg(&self.channel).arg(nudge).ignore();
         }
         pipe.query_async(connection).await
     }
@@ -210,7 +215,7 @@ impl Redis {
         Ok(true)
     }
 
-    /// Rings this process's controller when another process wants a dispatch round, until stopped.
+    /// Rings this process's controller when another process wants a dispatch round or an evaluation, until stopped.
     pub async fn hear_nudges(self, nudge: Nudge, stop: CancellationToken) {
         let mut failures = 0;
         while !stop.is_cancelled() {
@@ -239,8 +244,8 @@ impl Redis {
         loop {
             match tokio::time::timeout(Duration::from_secs(POP_SECONDS), messages.next()).await {
                 Ok(Some(message)) => {
-                    if message.get_payload::<String>().is_ok_and(|sender| sender != self.sender) {
-                        nudge.ring_dispatch();
+                    if let Ok(text) = message.get_payload::<String>() {
+                        ring(nudge, &text, &self.sender);
                     }
                 }
                 Ok(None) => return RedisProblem::Refused("Redis closed the connection".to_owned()),
@@ -282,6 +287,32 @@ impl Redis {
     }
 }
 
+/// What is said on the channel, a line each: who says it, then the goals to be evaluated, or nothing more for a
+/// dispatch round. A program that does not know the longer lines hears a wish for a round, which does no harm.
+fn nudges(sender: &str, parcel: &Parcel) -> Vec<String> {
+    let mut lines: Vec<String> = parcel.dispatch.then(|| sender.to_owned()).into_iter().collect();
+    if parcel.evaluate.all {
+        lines.push(format!("{sender} {EVALUATE} {ALL}"));
+    } else if !parcel.evaluate.goals.is_empty() {
+        let goals: Vec<&str> = parcel.evaluate.goals.iter().map(String::as_str).collect();
+        lines.push(format!("{sender} {EVALUATE} {}", goals.join(" ")));
+    }
+    lines
+}
+
+/// Rings for what another process said.
+fn ring(nudge: &Nudge, line: &str, own: &str) {
+    let mut words = line.split(' ');
+    match (words.next(), words.next()) {
+        (Some(sender), _) if sender == own => {}
+        (_, Some(EVALUATE)) => {
+            let goals: BTreeSet<String> = words.map(str::to_owned).collect();
+            nudge.ring_evaluate(&Wanted { all: goals.contains(ALL), goals });
+        }
+        _ => nudge.ring_dispatch(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,6 +344,34 @@ mod tests {
         let client = redis(&with).unwrap().client().unwrap();
         let settings = client.get_connection_info().redis_settings();
         assert_eq!(settings.password(), Some("se cret"));
+    }
+
+    #[tokio::test]
+    async fn what_one_process_wants_another_hears_and_nobody_hears_himself() {
+        use futures::FutureExt as _;
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let some = Parcel {
+            dispatch: true,
+            evaluate: Wanted { all: false, goals: names(&["a", "b"]) },
+            ..Parcel::default()
+        };
+        let lines = nudges("me", &some);
+        let nudge = Nudge::new();
+        let all_from = |nudge: &Nudge, lines: &[String], own: &str| {
+            for line in lines {
+                ring(nudge, line, own);
+            }
+        };
+        all_from(&nudge, &lines, "me");
+        assert!(nudge.wanted().now_or_never().is_none() && nudge.dispatch_wanted().now_or_never().is_none());
+        all_from(&nudge, &lines, "you");
+        assert!(nudge.dispatch_wanted().now_or_never().is_some());
+        let wanted = nudge.wanted().now_or_never().unwrap();
+        assert!(wanted.includes("a") && wanted.includes("b") && !wanted.includes("c"));
+        let all = Parcel { evaluate: Wanted { all: true, ..Wanted::default() }, ..Parcel::default() };
+        all_from(&nudge, &nudges("me", &all), "you");
+        assert!(nudge.wanted().now_or_never().unwrap().all);
+        assert!(nudge.dispatch_wanted().now_or_never().is_none());
     }
 
     // Nothing is waited for: the outbox takes what nobody carries, and says that nobody does.

@@ -1,9 +1,10 @@
 //! What is to be carried to other processes, until the carrier takes it.
 //!
-//! Bounded: ids of attempts up to the window, older ones first forgotten, and one wish for
-//! a dispatch round. Putting something in never waits and never fails. What the carrier
+//! Bounded: ids of attempts up to the window, older ones first forgotten, one wish for
+//! a dispatch round, and goals by name up to a thousand. Putting something in never waits and never fails. What the carrier
 //! cannot deliver is gone, which does no harm: everybody looks at SQL in time.
 
+use super::Wanted;
 use crate::clock;
 use crate::model::Millis;
 use crate::model::id::AttemptId;
@@ -60,11 +61,13 @@ pub(super) struct Parcel {
     pub(super) ids: VecDeque<i64>,
     /// Whether a dispatch round is wanted.
     pub(super) dispatch: bool,
+    /// Goals that somebody wants evaluated.
+    pub(super) evaluate: Wanted,
 }
 
 impl Parcel {
     fn is_empty(&self) -> bool {
-        self.ids.is_empty() && !self.dispatch
+        self.ids.is_empty() && !self.dispatch && self.evaluate.is_empty()
     }
 }
 
@@ -115,6 +118,11 @@ impl Post {
     /// Puts in the wish for a dispatch round.
     pub(super) fn dispatch(&self) {
         self.put(|outbox| outbox.dispatch = true);
+    }
+
+    /// Puts in the wish for evaluations.
+    pub(super) fn evaluate(&self, wanted: &Wanted) {
+        self.put(|outbox| outbox.evaluate.add(wanted));
     }
 
     /// Takes everything, as soon as there is anything.

@@ -1,11 +1,13 @@
 //! Redis is flushed, killed, paused, full, and not there at all: the same findings are repaired, nothing twice,
 //! and at most a sweep later.
 
+use crate::push::work;
+use crate::router::done;
 use crate::support::engine::Engine;
 use crate::support::fleet::Fleet;
 use crate::support::history::{self, Ended};
 use crate::support::redis::Redis;
-use crate::support::source::small;
+use crate::support::source::{references, small};
 use crate::support::{secs, until};
 
 /// A sweep that is long enough to be told from a reminder.
@@ -67,6 +69,37 @@ fn whatever_happens_to_redis_each_finding_is_repaired_once_and_at_most_a_sweep_l
     let copies: Vec<_> = all.iter().filter(|one| one.repair == "re-replicate").collect();
     assert_eq!(copies.len(), 7, "nothing twice: {copies:#?}");
     assert!(all.iter().all(|one| one.outcome != "lost"), "{all:#?}");
+}
+
+// A router is a process of its own, and the next evaluation is months away: its wish is what finds the copy.
+#[test]
+fn a_copy_that_missed_a_push_is_brought_up_at_once_by_the_routers_wish() {
+    let Some(mut redis) = Redis::place() else { return eprintln!("skipped: no redis-server is installed") };
+    redis.start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = Engine::sqlite(directory.path());
+    let settings = format!(
+        "[goals]\nschedule = \"0 0 0 1 1 *\"\n[queue]\nredis = \"{}\"\n\
+         [router]\nanonymous_reads = true\nanonymous_writes = true\n",
+        redis.url()
+    );
+    let mut fleet = Fleet::start(directory.path(), &engine.url, 3, &settings);
+    fleet.start_worker();
+    let source = small(&directory.path().join("sources"), "thing", 2);
+    fleet.done(&["repo", "import", source.to_str().expect("text")]);
+    let (router, _) = fleet.add_router("rt-1", &[]);
+    let place = directory.path().join("clients");
+    std::fs::create_dir(&place).expect("a directory");
+    let here = work(&place, &format!("http://{router}/thing.git"), "one");
+
+    fleet.agents[2].signal("STOP");
+    done(&here, &["push", "-q", "origin", "one"]);
+    fleet.agents[2].signal("CONT");
+    until("it has what it missed", secs(60), || {
+        let copies = fleet.copies("thing");
+        let behind = copies.iter().filter(|copy| !references(&copy.path).contains("refs/heads/one"));
+        if behind.count() == 0 { Ok(()) } else { Err(format!("{copies:#?}\n{}", fleet.said())) }
+    });
 }
 
 fn redis_is_away(fleet: &Fleet, away: bool) {

@@ -12,13 +12,23 @@ pub mod up;
 use std::time::{Duration, Instant};
 
 /// Waits until `true`, asking again every 100 ms; fails with `what` and the last thing seen.
-pub fn until(what: &str, within: Duration, mut seen: impl FnMut() -> Result<(), String>) {
+pub fn until(what: &str, within: Duration, seen: impl FnMut() -> Result<(), String>) {
+    until_or_tell(what, within, seen, String::new);
+}
+
+/// The same; a failure tells the story too, which is asked for then alone.
+pub fn until_or_tell(
+    what: &str,
+    within: Duration,
+    mut seen: impl FnMut() -> Result<(), String>,
+    story: impl Fn() -> String,
+) {
     let deadline = Instant::now() + within;
     loop {
         match seen() {
             Ok(()) => return,
             Err(last) if Instant::now() > deadline => {
-                panic!("not within {within:?}: {what}; last seen: {last}")
+                panic!("not within {within:?}: {what}; last seen: {last}\n{}", story())
             }
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }

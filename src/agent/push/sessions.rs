@@ -43,8 +43,10 @@ enum State {
     /// Its pack comes.
     Receiving(CancellationToken),
     Ready(Ingested),
-    /// Somebody prepares it.
-    Preparing,
+    /// Somebody prepares it; `unwanted`: its verdict came before its vote, so that it does not become ready again.
+    Preparing {
+        unwanted: bool,
+    },
     Prepared {
         epoch: i64,
         orders: mpsc::Sender<Order>,
@@ -149,7 +151,7 @@ impl Pushes {
     pub(super) fn take(self: &Arc<Self>, id: RepositoryId, ingest: &str) -> Result<Taken, Refusal> {
         let mut sessions = self.lock();
         let session = find(&mut sessions, id, ingest)?;
-        match std::mem::replace(&mut session.state, State::Preparing) {
+        match std::mem::replace(&mut session.state, State::Preparing { unwanted: false }) {
             State::Ready(ingested) => Ok(Taken {
                 pushes: Arc::clone(self),
                 id,
@@ -163,7 +165,8 @@ impl Pushes {
         }
     }
 
-    /// What a verdict is told to.
+    /// What a verdict is told to. An abort ends one that did not come to its vote too: nobody asks for it again, and
+    /// its objects would be held for minutes.
     ///
     /// # Errors
     /// `NotFound` where it is not known; `BadRequest` where it is not prepared, or under another epoch;
@@ -173,11 +176,22 @@ impl Pushes {
         id: RepositoryId,
         ingest: &str,
         epoch: i64,
+        commit: bool,
     ) -> Result<Finishing, Refusal> {
         let mut sessions = self.lock();
-        match &find(&mut sessions, id, ingest)?.state {
+        match &mut find(&mut sessions, id, ingest)?.state {
             State::Prepared { epoch: own, orders } if *own == epoch => {
                 Ok(Finishing::Prepared(orders.clone()))
+            }
+            State::Ready(_) if !commit => {
+                let gone = sessions.remove(ingest);
+                drop(sessions);
+                drop(gone);
+                Err(super::over())
+            }
+            State::Preparing { unwanted } if !commit => {
+                *unwanted = true;
+                Err(super::over())
             }
             State::Ended { epoch: own, answer: Some(answer) } if *own == epoch => {
                 Ok(Finishing::Ended(answer.clone()))
@@ -195,7 +209,7 @@ impl Pushes {
         let mut sessions = self.lock();
         let Ok(session) = find(&mut sessions, id, ingest) else { return Ok(()) };
         match &session.state {
-            State::Preparing | State::Prepared { .. } => {
+            State::Preparing { .. } | State::Prepared { .. } => {
                 return Err(Refusal::new(RefusalCode::Busy, "this push is prepared: finish it"));
             }
             State::Receiving(cancel) => cancel.cancel(),
@@ -214,7 +228,7 @@ impl Pushes {
         let is_old = |session: &Session| match session.state {
             State::Announced(_) | State::Ready(_) => session.since.elapsed() > waits,
             State::Ended { .. } => session.since.elapsed() > TOLD_AGAIN,
-            State::Receiving(_) | State::Preparing | State::Prepared { .. } => false,
+            State::Receiving(_) | State::Preparing { .. } | State::Prepared { .. } => false,
         };
         sessions.extract_if(|_, session| is_old(session)).map(|(_, session)| session).collect()
     }
@@ -281,7 +295,7 @@ impl Drop for Receiving {
     }
 }
 
-/// One that is being prepared; ready again when this is dropped before it was.
+/// One that is being prepared; ready again when this is dropped before it was, unless it is not wanted any more.
 #[derive(Debug)]
 pub(super) struct Taken {
     pushes: Arc<Pushes>,
@@ -318,8 +332,14 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(ingested) = self.ingested.take() {
-            self.pushes.set(&self.ingest, State::Ready(ingested));
+        let Some(ingested) = self.ingested.take() else { return };
+        let mut sessions = self.pushes.lock();
+        let Some(session) = sessions.get_mut(&self.ingest) else { return };
+        if matches!(session.state, State::Preparing { unwanted: true }) {
+            sessions.remove(&self.ingest);
+        } else {
+            session.state = State::Ready(ingested);
+            session.since = Instant::now();
         }
     }
 }

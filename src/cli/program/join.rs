@@ -330,6 +330,7 @@ impl Base {
             fleet: &self.fleet,
             enrolment,
             nudge: self.nudge.clone(),
+            post: self.post(),
             counted,
         };
         with.start(shutdown, listener, None, authorizer)?;
@@ -358,7 +359,7 @@ pub fn tell_seen(db: &Database, shutdown: &Shutdown, id: &str) {
 }
 
 /// Redis, if the configuration names one.
-fn redis(config: &Config, fleet: &str, chance: &Arc<Chance>) -> anyhow::Result<Option<Redis>> {
+pub(super) fn redis(config: &Config, fleet: &str, chance: &Arc<Chance>) -> anyhow::Result<Option<Redis>> {
     let queue = &config.queue;
     if queue.redis.is_empty() {
         return Ok(None);

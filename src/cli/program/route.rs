@@ -11,7 +11,7 @@ use crate::http::ListenError;
 use crate::model::chance::Chance;
 use crate::model::grant::{End, Enrolment};
 use crate::model::wire::RefusalCode;
-use crate::queue::Nudge;
+use crate::queue::{Nudge, Post};
 use crate::router::authorize::forge::Forge;
 use crate::router::authorize::tokens::TokenFile;
 use crate::router::authorize::{Access, Authorizer};
@@ -47,6 +47,8 @@ pub struct Routing<'a> {
     pub enrolment: &'a Enrolment,
     /// Wants goals evaluated, where a push left copies behind.
     pub nudge: Nudge,
+    /// What carries nudges to other processes, where something does.
+    pub post: Option<Post>,
     /// What it counts.
     pub counted: RouterMetrics,
 }
@@ -132,7 +134,7 @@ impl Routing<'_> {
         pages: Option<(TcpListener, Metrics)>,
         authorizer: Authorizer,
     ) -> anyhow::Result<Agents> {
-        let Self { config, db, fleet, enrolment, nudge, counted } = self;
+        let Self { config, db, fleet, enrolment, nudge, post, counted } = self;
         if enrolment.fleet != fleet.fleet_id {
             let (theirs, ours) = (&enrolment.fleet, &fleet.fleet_id);
             let message = format!("the enrolment is of fleet {theirs}, the database of fleet {ours}");
@@ -162,7 +164,7 @@ impl Routing<'_> {
         };
         let names = router.start(shutdown, listener);
         if let Some((listener, metrics)) = pages {
-            show(shutdown, listener, db, metrics, names);
+            show(shutdown, listener, (db, post), metrics, names);
         }
         Ok(agents)
     }
@@ -183,10 +185,16 @@ fn settings(config: &RouterConfig, name: &str) -> Settings {
     }
 }
 
-fn show(shutdown: &Shutdown, listener: TcpListener, db: Database, metrics: Metrics, names: Arc<Names>) {
+fn show(
+    shutdown: &Shutdown,
+    listener: TcpListener,
+    (db, post): (Database, Option<Post>),
+    metrics: Metrics,
+    names: Arc<Names>,
+) {
     let part = http::part::Part {
         db,
-        post: None,
+        post,
         leaving: shutdown.leaving(),
         stopping: shutdown.token(),
         metrics: Arc::new(metrics),

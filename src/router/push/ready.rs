@@ -12,7 +12,9 @@ use crate::model::fleet::quorum;
 use crate::model::id::{FileserverId, RepositoryId};
 use crate::model::wire::RefusalCode;
 use crate::model::wire::push::{Command, IngestRequest, Ready, RefName};
+use futures::StreamExt as _;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,12 +40,15 @@ pub(super) struct Intake {
     takers: BTreeMap<FileserverId, Taker>,
     calls: JoinSet<Told>,
     needed: usize,
+    asked: usize,
 }
 
 /// What came of it.
 pub(super) struct Gathered {
     /// Copies that have the objects.
     pub(super) ready: Vec<Taker>,
+    /// How many ought to.
+    pub(super) asked: usize,
     /// Commands that cannot stand, with git's words.
     pub(super) unfit: BTreeMap<RefName, String>,
 }
@@ -67,8 +72,9 @@ impl Intake {
         let repository = view.repository.id;
         let most_bytes = i64::try_from(pushing.settings.largest).unwrap_or(0);
         let ask = IngestRequest { commands: commands.to_vec(), most_bytes };
+        let needed = quorum(view.repository.seats) as usize;
         let asked = view.takers.iter().map(|place| take(pushing, repository, place, &ask));
-        let takers: Vec<Taker> = join_all(asked).await.into_iter().flatten().collect();
+        let takers = those_in_time(asked, needed, pushing.settings.patience).await;
         let (mut lanes, mut calls) = (Vec::new(), JoinSet::new());
         for taker in &takers {
             let (lane, stream, cut) = lane(taker.place.id);
@@ -81,8 +87,7 @@ impl Intake {
             });
         }
         let takers = takers.into_iter().map(|taker| (taker.place.id, taker)).collect();
-        let needed = quorum(view.repository.seats) as usize;
-        (lanes, Self { repository, takers, calls, needed })
+        (lanes, Self { repository, takers, calls, needed, asked: view.takers.len() })
     }
 
     /// Waits until all have answered; once enough have, the rest has as long again as all took so far.
@@ -113,7 +118,11 @@ impl Intake {
             let error = error as &dyn std::error::Error;
             tracing::info!(error, fileserver.id = %id, "a copy does not take part in a push");
         }
-        let gathered = judge(&self.takers, readies, &failed, self.needed);
+        let gathered = judge(&self.takers, readies, &failed, self.needed).map(|(ready, unfit)| Gathered {
+            ready,
+            asked: self.asked,
+            unfit,
+        });
         let used: Vec<FileserverId> = match &gathered {
             Ok(gathered) => gathered.ready.iter().map(|taker| taker.place.id).collect(),
             Err(_) => Vec::new(),
@@ -128,6 +137,27 @@ impl Intake {
 /// A call that ends with its lane, or when its agent is silent for too long.
 fn watching(quiet: Duration, cancel: CancellationToken) -> Watch {
     Watch { cancel, quiet, progress: watch::channel(None).0 }
+}
+
+/// Those that take it. Once enough do, the rest has so long: one that hangs holds no push up for longer.
+async fn those_in_time<T>(
+    asked: impl Iterator<Item = impl Future<Output = Option<T>>>,
+    needed: usize,
+    patience: Duration,
+) -> Vec<T> {
+    let mut asked: FuturesUnordered<_> = asked.collect();
+    let (mut takers, mut until) = (Vec::new(), None);
+    loop {
+        let answer = match until {
+            Some(until) => tokio::time::timeout_at(until, asked.next()).await.unwrap_or(None),
+            None => asked.next().await,
+        };
+        let Some(answer) = answer else { return takers };
+        takers.extend(answer);
+        if until.is_none() && takers.len() >= needed {
+            until = Some(Instant::now() + patience);
+        }
+    }
 }
 
 async fn take(pushing: &Pushing, id: RepositoryId, place: &Place, ask: &IngestRequest) -> Option<Taker> {
@@ -162,7 +192,7 @@ fn judge(
     readies: Vec<(FileserverId, Ready)>,
     failed: &[(FileserverId, CallError)],
     needed: usize,
-) -> Result<Gathered, Unready> {
+) -> Result<(Vec<Taker>, BTreeMap<RefName, String>), Unready> {
     let have = readies.len();
     let mut groups: BTreeMap<Vec<RefName>, Vec<(FileserverId, Ready)>> = BTreeMap::new();
     for (id, ready) in readies {
@@ -175,7 +205,7 @@ fn judge(
         let ready = largest.iter().filter_map(|(id, _)| takers.get(id).cloned()).collect();
         let unfit = largest.into_iter().next().map(|(_, ready)| ready.unfit).unwrap_or_default();
         let unfit = unfit.into_iter().map(|unfit| (unfit.name, unfit.why)).collect();
-        return Ok(Gathered { ready, unfit });
+        return Ok((ready, unfit));
     }
     let rejected = failed.iter().filter_map(|(_, error)| rejection(error)).collect::<Vec<_>>();
     match rejected.first() {
@@ -231,26 +261,41 @@ mod tests {
         (FileserverId(id), Refusal::new(RefusalCode::Rejected, "index-pack abnormal exit").into())
     }
 
+    #[tokio::test]
+    async fn one_that_hangs_is_waited_for_a_moment_once_enough_answered() {
+        let patience = Duration::from_millis(50);
+        let answer = async |hangs: bool, said: Option<u64>| {
+            if hangs { std::future::pending().await } else { said }
+        };
+        let asked = [(false, Some(1)), (true, Some(2)), (false, Some(3))];
+        let asked = asked.into_iter().map(|(hangs, said)| answer(hangs, said));
+        let mut takers = those_in_time(asked, 2, patience).await;
+        takers.sort_unstable();
+        assert_eq!(takers, [1, 3]);
+        let few = [(false, Some(1)), (false, None)].map(|(hangs, said)| answer(hangs, said));
+        assert_eq!(those_in_time(few.into_iter(), 2, patience).await, [1]);
+    }
+
     #[test]
     fn a_copy_that_lacks_what_the_others_have_does_not_take_part() {
         let told = vec![ready(1, &[]), ready(2, &["refs/heads/a"]), ready(3, &[])];
-        let gathered = judge(&takers(), told, &[], 2).ok().unwrap();
-        let ready: Vec<_> = gathered.ready.iter().map(|taker| taker.place.id.0).collect();
-        assert_eq!((ready, gathered.unfit.len()), (vec![1, 3], 0));
+        let (ready, unfit) = judge(&takers(), told, &[], 2).ok().unwrap();
+        let ready: Vec<_> = ready.iter().map(|taker| taker.place.id.0).collect();
+        assert_eq!((ready, unfit.len()), (vec![1, 3], 0));
     }
 
     #[test]
     fn what_all_say_of_a_command_is_so() {
         let told =
             vec![ready(1, &["refs/heads/a"]), ready(2, &["refs/heads/a"]), ready(3, &["refs/heads/a"])];
-        let gathered = judge(&takers(), told, &[], 2).ok().unwrap();
-        assert_eq!((gathered.ready.len(), gathered.unfit.len()), (3, 1));
+        let (ready, unfit) = judge(&takers(), told, &[], 2).ok().unwrap();
+        assert_eq!((ready.len(), unfit.len()), (3, 1));
     }
 
     #[test]
     fn objects_that_a_quorum_rejects_are_bad_and_what_one_rejects_is_its_own_trouble() {
         let one = judge(&takers(), vec![ready(2, &[]), ready(3, &[])], &[rejected(1)], 2);
-        assert_eq!(one.ok().unwrap().ready.len(), 2);
+        assert_eq!(one.ok().unwrap().0.len(), 2);
         let two = judge(&takers(), vec![ready(3, &[])], &[rejected(1), rejected(2)], 2);
         assert_eq!(two.err(), Some(Unready::Rejected("index-pack abnormal exit".to_owned())));
         let few = judge(&takers(), vec![ready(3, &[])], &[rejected(1)], 2);

@@ -241,8 +241,8 @@ async fn place(
     let placed = line::open(pushing, id, asked, barred, gathered, gone).await;
     let told = match placed {
         Ok(Placed::Open(open, judged)) => {
-            let (takers, commands) = (&gathered.ready, &judged.commands);
-            let running = Running { pushing, repository: id, open: &open, takers, commands };
+            let (gathered, commands) = (&gathered, &judged.commands);
+            let running = Running { pushing, repository: id, open: &open, gathered, commands };
             return tell(pushing, running.end().await, judged.refused);
         }
         Ok(Placed::Nothing(judged)) => {

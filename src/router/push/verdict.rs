@@ -4,7 +4,7 @@
 //! few say that they did it, nobody may guess: the router fences and settles its own push, as anybody would.
 
 use super::Pushing;
-use super::ready::Taker;
+use super::ready::{Gathered, Taker};
 use crate::database::pushes::{self, Closing, Open};
 use crate::fleet::CallError;
 use crate::model::fleet::quorum;
@@ -43,7 +43,7 @@ pub(super) struct Running<'a> {
     pub(super) pushing: &'a Pushing,
     pub(super) repository: RepositoryId,
     pub(super) open: &'a Open,
-    pub(super) takers: &'a [Taker],
+    pub(super) gathered: &'a Gathered,
     pub(super) commands: &'a [Command],
 }
 
@@ -101,7 +101,7 @@ impl Running<'_> {
     }
 
     fn takers_of(&self, ids: &[FileserverId]) -> Vec<&Taker> {
-        self.takers.iter().filter(|taker| ids.contains(&taker.place.id)).collect()
+        self.gathered.ready.iter().filter(|taker| ids.contains(&taker.place.id)).collect()
     }
 
     async fn prepare(&self, taker: &Taker) -> Result<Vote, CallError> {
@@ -157,7 +157,8 @@ impl Running<'_> {
         self.pushing.metrics.quorum_missed();
         // No commit was sent: whatever agents hear of it, none of them can have it.
         let closed = self.written(|| pushes::abort(&self.pushing.database, self.closing(), strayed)).await;
-        let calls: FuturesUnordered<_> = self.takers.iter().map(|taker| self.finish(taker, false)).collect();
+        let calls: FuturesUnordered<_> =
+            self.gathered.ready.iter().map(|taker| self.finish(taker, false)).collect();
         let told = calls.for_each(|_| async {});
         let _ = tokio::time::timeout(self.pushing.settings.patience, told).await;
         let why = format!("{agree} of {} copies agreed, {needed} must: try again", self.open.seats);
@@ -173,7 +174,8 @@ impl Running<'_> {
         crate::shutdown::reached("push.verdict");
         let chosen = &self.open.chosen;
         let mut calls: FuturesUnordered<_> = self
-            .takers
+            .gathered
+            .ready
             .iter()
             .map(|taker| async move {
                 let id = taker.place.id;
@@ -219,7 +221,7 @@ impl Running<'_> {
     async fn outcome(&self, equal: &[FileserverId], bytes: i64) -> Ended {
         let (db, new) = (&self.pushing.database, &self.open.new);
         match self.written(|| pushes::commit(db, self.closing(), new, equal, bytes)).await {
-            Some(true) => Ended::Committed { behind: equal.len() < self.places() },
+            Some(true) => Ended::Committed { behind: equal.len() < self.gathered.asked },
             Some(false) => self.look_up().await,
             None => Ended::Unknown(
                 "the copies have it, but the database went away before that was written; it will be settled: fetch \
@@ -227,10 +229,6 @@ impl Running<'_> {
                     .to_owned(),
             ),
         }
-    }
-
-    fn places(&self) -> usize {
-        self.open.chosen.voters.len() + self.open.chosen.followers.len()
     }
 
     /// Writes an ending, again and again while SQL is away, for a bounded time; none: it could not be.

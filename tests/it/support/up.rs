@@ -1,7 +1,7 @@
 //! `trued up` below a temporary directory, and commands against it.
 
 use super::process::{Process, trued};
-use super::{secs, until};
+use super::{secs, until_or_tell};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -100,6 +100,14 @@ impl Up {
         })
     }
 
+    /// What a person would look at when a goal stays unmet: the backlog, its attempts, what was said.
+    fn story(&self) -> String {
+        let backlog = self.json(&["backlog"]);
+        let attempts = self.json(&["attempts"]);
+        let said = self.process.as_ref().map(Process::said).unwrap_or_default();
+        format!("--- backlog {backlog:#}\n--- attempts {attempts:#}\n--- up said\n{said}")
+    }
+
     /// The copies of a repository.
     pub fn copies(&self, name: &str) -> Vec<Copy> {
         copies(&self.json(&["repo", "show", name]))
@@ -109,7 +117,8 @@ impl Up {
     pub fn met(&self, within: u64) -> std::time::Duration {
         let began = std::time::Instant::now();
         let asked = trued::clock::now();
-        until("every goal is met", secs(within), || goals_met_since(&self.json(&["status"]), asked));
+        let seen = || goals_met_since(&self.json(&["status"]), asked);
+        until_or_tell("every goal is met", secs(within), seen, || self.story());
         began.elapsed()
     }
 }

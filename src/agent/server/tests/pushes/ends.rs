@@ -67,6 +67,23 @@ async fn a_reference_with_another_value_is_no_vote_and_the_objects_may_be_prepar
     world.agent.stop().await;
 }
 
+// Its objects were held for ten minutes, and packing waited for that.
+#[tokio::test]
+async fn an_abort_ends_a_push_that_did_not_come_to_its_vote() {
+    let world = World::new().await;
+    let first = world.tip();
+    let second = world.commit("second");
+    let stale = [change("refs/heads/main", Some(&second), Some(&first))];
+    let (ingest, _) = world.ready(&stale, world.pack(&second, &first, &[])).await;
+    world.prepare(&ingest, 1, &stale).await.unwrap_err();
+    let ended = world.finish(&ingest, 1, false).await.unwrap_err();
+    assert_eq!(ended.code, RefusalCode::Cancelled);
+    let gone = world.prepare(&ingest, 1, &stale).await.unwrap_err();
+    assert_eq!(gone.code, RefusalCode::NotFound);
+    world.assert_tidy();
+    world.agent.stop().await;
+}
+
 #[tokio::test]
 async fn a_lock_that_a_dead_git_left_does_not_keep_a_push_away() {
     let world = World::new().await;
