@@ -10,6 +10,7 @@
 )]
 
 mod balance;
+mod conformance;
 mod death;
 mod disks;
 mod drain;

@@ -227,5 +227,7 @@ pub(super) fn unless_stalled(
             Err(_) => Some((Err(io::Error::new(io::ErrorKind::TimedOut, "the client stalled")), None)),
         }
     })
+    // Whoever reads the rest of it may find that there is none.
+    .fuse()
     .boxed()
 }

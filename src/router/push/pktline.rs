@@ -86,7 +86,8 @@ impl Incoming {
     /// Nothing of it was read yet.
     #[must_use]
     pub fn new(body: ByteStream) -> Self {
-        Self { body, buffer: BytesMut::new() }
+        // Whoever hears a client out asks again after the end; that is no fault.
+        Self { body: body.fuse().boxed(), buffer: BytesMut::new() }
     }
 
     /// The next packet; none: the body ended between two.

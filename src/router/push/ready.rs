@@ -90,6 +90,13 @@ impl Intake {
         (lanes, Self { repository, takers, calls, needed, asked: view.takers.len() })
     }
 
+    /// Nothing comes of it: every copy forgets what it took.
+    pub(super) async fn leave(mut self, pushing: &Pushing) {
+        self.calls.abort_all();
+        let takers: Vec<Taker> = self.takers.into_values().collect();
+        let_go(pushing, self.repository, &takers).await;
+    }
+
     /// Waits until all have answered; once enough have, the rest has as long again as all took so far.
     pub(super) async fn gather(mut self, pushing: &Pushing, begun: Instant) -> Result<Gathered, Unready> {
         let (mut readies, mut failed) = (Vec::new(), Vec::new());

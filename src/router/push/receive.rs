@@ -102,11 +102,19 @@ async fn push(pushing: &Arc<Pushing>, view: &View, asked: Asked, rest: ByteStrea
     let settings = &pushing.settings;
     let rest = if asked.brings_objects() { rest } else { futures::stream::empty().boxed() };
     let bytes = match pour(rest, lanes, settings.stall, settings.largest).await {
+        // Git's client sends a pack of nothing rather than no pack.
+        Ok(0) if asked.brings_objects() => {
+            intake.leave(pushing).await;
+            pushing.metrics.ended("refused", 0, begun.elapsed());
+            let report = Report::unpack_failed(names(&asked), "eof before pack header was fully read");
+            return Answer::whole(200, TYPE, report.encode(asked.wishes));
+        }
         Ok(bytes) => bytes,
         Err(PourError::Broken(_)) => return Answer::sentence(400, "the push broke off"),
         // Why nobody takes it, the calls say: objects that are not good are refused before their end.
         Err(PourError::Nobody) => 0,
         Err(error @ PourError::TooLarge(_)) => {
+            intake.leave(pushing).await;
             pushing.metrics.ended("refused", 0, begun.elapsed());
             let report = Report::unpack_failed(names(&asked), &error.to_string());
             return Answer::whole(200, TYPE, report.encode(asked.wishes));
