@@ -97,6 +97,8 @@ pub struct Retention {
     pub evaluations: Duration,
     /// Closed pushes. Default 7 days.
     pub pushes: Duration,
+    /// Who changed what. Default 400 days.
+    pub audit: Duration,
     /// Time between two rounds of pruning. Default 5 min.
     pub period: Duration,
 }
@@ -105,7 +107,8 @@ impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_hours(24);
         let (findings, attempts, evaluations) = (90 * DAY, 90 * DAY, 30 * DAY);
-        Self { findings, attempts, evaluations, pushes: 7 * DAY, period: Duration::from_mins(5) }
+        let (pushes, audit) = (7 * DAY, 400 * DAY);
+        Self { findings, attempts, evaluations, pushes, audit, period: Duration::from_mins(5) }
     }
 }
 

@@ -21,7 +21,8 @@ mod names;
 pub mod part;
 pub mod parts;
 pub mod problem;
-pub mod removals;
+pub mod references;
+mod removals;
 pub mod repositories;
 pub mod sampler;
 pub mod shapes;
@@ -85,6 +86,8 @@ pub fn router(api: Api) -> Router {
         .route("/repositories/{name}", get(repositories::show))
         .route("/repositories/{name}/wanted", put(repositories::set_wanted))
         .route("/repositories/{name}/name", put(removals::rename))
+        .route("/repositories/{name}/head", put(references::set_head))
+        .route("/repositories/{name}/references", post(references::change))
         .route("/repositories/{name}/remove", post(removals::remove))
         .route("/repositories/{name}/adopt", post(adoptions::adopt))
         .route("/repositories/{name}/undelete", post(removals::undelete))

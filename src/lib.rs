@@ -25,6 +25,8 @@ pub mod agent;
 
 pub mod settle;
 
+pub mod program;
+
 pub mod controller;
 
 pub mod worker;

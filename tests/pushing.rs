@@ -166,6 +166,7 @@ async fn fleet(scratch: Scratch, many: usize) -> Fleet {
         checksum_key: KEY,
         router: "router".to_owned(),
         settings: Settings { patience: Duration::from_secs(5), ..Settings::default() },
+        judge: None,
         nudge: Nudge::new(),
         metrics: PushMetrics::default(),
         chance: Arc::new(Chance::new(1)),

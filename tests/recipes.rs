@@ -39,7 +39,7 @@ fn cases(text: &str) -> Vec<Case> {
 fn promised(line: &str) -> Vec<Expected> {
     let sentence = line.strip_prefix("Returns ").unwrap_or_else(|| panic!("no `Returns …`: {line}"));
     let subjects = sentence.split("`. ").next().unwrap().split('`').skip(1).step_by(2);
-    subjects.map(|subject| Expected::Subject(subject.to_owned())).collect()
+    subjects.map(Expected::subject).collect()
 }
 
 #[tokio::test]

@@ -36,23 +36,19 @@ const IMPORTS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "router",
-        &["model", "repair", "database", "queue", "fleet", "settle"],
+        &["model", "database", "queue", "fleet", "settle", "program"],
         "routers know copies and pushes, and not why anybody repairs",
     ),
+    ("program", &["model"], "a program is run for whoever asks, and not known why"),
     (
         "worker",
-        &["model", "repair", "database", "queue", "fleet", "settle"],
+        &["model", "repair", "database", "queue", "fleet", "settle", "program"],
         "workers do not know that goals exist",
     ),
     (
         "http",
         &["model", "goal", "repair", "database", "queue"],
         "the API never calls an agent: an operator's wish is a row",
-    ),
-    (
-        "router",
-        &["model", "repair", "fleet", "database", "queue"],
-        "routers know copies and agents, and nothing of what mends them",
     ),
     ("clock", &["model"], "the clock is read, and reads nothing"),
     ("shutdown", &["model"], "whoever owns tasks does not know what they do"),
@@ -310,6 +306,41 @@ fn every_table_is_documented() {
         "each table is in docs/reference/tables.md",
         &names.filter(|name| !page.contains(&format!("`{name}`"))).collect::<Vec<_>>(),
     );
+}
+
+#[test]
+fn every_column_is_documented() {
+    let page = files::read("docs/reference/columns.md");
+    let mut broken = Vec::new();
+    for file in files::below("migrations/sqlite", "sql") {
+        for (table, columns) in sql::tables(&file.text) {
+            let section = page.split(&format!("## `{table}`\n")).nth(1).unwrap_or_default();
+            let section = section.split("\n## ").next().unwrap_or_default();
+            let missing = columns.iter().filter(|column| !section.contains(&format!("| `{column}` |")));
+            broken.extend(missing.map(|column| format!("{table}.{column}")));
+        }
+        let added = file.text.lines().filter_map(|line| line.trim().strip_prefix("ALTER TABLE "));
+        for (table, rest) in added.filter_map(|line| line.split_once(" ADD COLUMN ")) {
+            let column = rest.split_whitespace().next().unwrap_or_default();
+            if !page.contains(&format!("| `{column}` |")) {
+                broken.push(format!("{table}.{column}"));
+            }
+        }
+    }
+    hold("each column is in docs/reference/columns.md", &broken);
+}
+
+#[test]
+fn every_word_of_a_fixture_is_documented() {
+    let page = files::read("docs/reference/fixtures.md");
+    let text = ["src/goal/fixture.rs", "src/goal/fixture/away.rs", "src/goal/fixture/expected.rs"]
+        .map(files::read)
+        .concat();
+    let fields =
+        text.lines().filter_map(|line| line.strip_prefix("    pub ")).filter_map(|line| line.split_once(':'));
+    let words = fields.map(|(name, _)| name).filter(|name| !name.contains(' ') && *name != "case");
+    let missing = words.filter(|name| !page.contains(&format!("`{name}`"))).map(str::to_owned);
+    hold("each word of a fixture is in docs/reference/fixtures.md", &missing.collect::<Vec<_>>());
 }
 
 #[test]

@@ -100,6 +100,8 @@ fn render(goal: &GoalListed, now: Millis) -> String {
         format!("schedule  {}", goal.schedule.clone().unwrap_or_else(|| "the default".into())),
         format!("file      {}", goal.path.clone().unwrap_or_else(dash)),
     ];
+    lines.extend(goal.population.iter().map(|population| format!("looks at  {population}")));
+    lines.extend(goal.params.iter().map(|param| format!("param     {param}")));
     lines.extend(goal.row.paused.iter().map(|pause| format!("PAUSED    {}", steering::paused(pause, now))));
     for one in &goal.settings {
         let error = one.error.as_ref().map_or(String::new(), |error| format!("; does nothing: {error}"));

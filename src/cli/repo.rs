@@ -6,7 +6,7 @@ use super::failure::Exit;
 use super::import;
 use super::output::{self, moment, moment_or_dash, size, yes_no};
 use crate::clock;
-use crate::http::shapes::{Changed, RepositoryList, RepositoryRow, RepositoryShown, SetWanted};
+use crate::http::shapes::{Changed, RepositoryList, RepositoryRow, RepositoryShown, SetHead, SetWanted};
 use crate::model::fleet::quorum;
 
 mod removals;
@@ -36,6 +36,7 @@ pub async fn run(global: &Global, ask: RepoCommand) -> anyhow::Result<Exit> {
             removals::rename(global, &name, new_name, change).await
         }
         RepoVerb::Show { name } => show(global, &name).await,
+        RepoVerb::SetHead { name, branch, change } => set_head(global, &name, branch, change).await,
         RepoVerb::SetReplicas { name, wanted, change } => set_replicas(global, &name, wanted, change).await,
     }
 }
@@ -116,6 +117,13 @@ pub fn render(one: &RepositoryShown) -> String {
         output::table(&columns, rows),
         removals::quarantined(&one.quarantined, now),
     )
+}
+
+async fn set_head(global: &Global, name: &str, branch: String, change: Change) -> anyhow::Result<Exit> {
+    let ask = SetHead { branch, reason: change.reason, dry_run: change.dry_run };
+    let changed: Changed = Client::new(global)?.put(&["repositories", name, "head"], &ask).await?;
+    output::answer(global.output, &changed, || changed.message.clone())?;
+    Ok(Exit::Done)
 }
 
 async fn set_replicas(global: &Global, name: &str, wanted: u32, change: Change) -> anyhow::Result<Exit> {

@@ -212,11 +212,24 @@ pub const KEYS: &[Key] = &[
         "How long closed pushes are kept, with their commands: a week, so that it can be told who changed what. A push is a row.",
     ),
     key(
+        "retention.audit",
+        Kind::Duration,
+        "400d",
+        "How long it is kept who changed what, and why: a year, and a month to look at it.",
+    ),
+    key(
         "push.protected",
         Kind::Text,
         "",
         "References that no client's push may change, by full name, with spaces between; one that ends in * means all that begin so: refs/heads/release/*. Judged once, in the router. Empty: none.",
     ),
+    key(
+        "push.policy",
+        Kind::Text,
+        "",
+        "Who else judges pushes, once for all copies: the absolute path of a program, or an http:// address. It is told the pusher, the repository, the options and the commands as JSON, and says yes by exit status 0 or 2xx, no by its last line (docs/routers.md). Empty: nobody.",
+    ),
+    key("push.policy_timeout", Kind::Duration, "5s", "How long its answer is waited for. No answer is no."),
     key(
         "push.largest",
         Kind::Size,

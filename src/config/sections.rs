@@ -1,7 +1,9 @@
 //! One small struct a concern, made from the layers once at start.
 
+mod push;
 mod router;
 
+pub use push::PushConfig;
 pub use router::RouterConfig;
 
 use super::layers::{ConfigError, GoalSetting, Layers};
@@ -47,23 +49,6 @@ pub struct Config {
     pub router: RouterConfig,
     /// Agents.
     pub agent: AgentConfig,
-}
-
-/// `push.*`
-#[derive(Debug, Clone)]
-pub struct PushConfig {
-    /// References that no client's push may change.
-    pub protected: Vec<String>,
-    /// Largest pack in bytes; 0: no bound.
-    pub largest: i64,
-    /// Most references that one push may change.
-    pub references: usize,
-    /// How long a push waits for those before it.
-    pub line: Duration,
-    /// How long an open push is its router's without a renewal.
-    pub lease: Duration,
-    /// How long a copy may take nothing.
-    pub stall: Duration,
 }
 
 /// `http.*`
@@ -178,6 +163,8 @@ pub struct RetentionConfig {
     pub evaluations: Duration,
     /// Closed pushes.
     pub pushes: Duration,
+    /// Who changed what.
+    pub audit: Duration,
 }
 
 /// `agent.*`
@@ -253,15 +240,9 @@ impl Config {
                 attempts: read.duration("retention.attempts")?,
                 evaluations: read.duration("retention.evaluations")?,
                 pushes: read.duration("retention.pushes")?,
+                audit: read.duration("retention.audit")?,
             },
-            push: PushConfig {
-                protected: layers.text("push.protected").split_whitespace().map(str::to_owned).collect(),
-                largest: read.as_kind("push.largest", value::size)?,
-                references: read.count("push.references")? as usize,
-                line: read.duration("push.line")?,
-                lease: read.duration("push.lease")?,
-                stall: read.duration("push.stall")?,
-            },
+            push: read.push()?,
             router: read.router()?,
             agent: AgentConfig {
                 capacity: (capacity > 0).then_some(capacity),

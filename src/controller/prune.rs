@@ -19,6 +19,8 @@ const BATCHES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(20);
 /// However little is asked for, limits on attempts an hour need those of the last one.
 const LEAST: Duration = Duration::from_hours(2);
+/// Only what was seen in the last minute is believed; a day tells a person which observers there were.
+const OBSERVED: Duration = Duration::from_hours(24);
 
 /// Prunes now and then, until stopped.
 pub(super) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
@@ -55,6 +57,8 @@ fn kept(retention: &Retention, history: History) -> Duration {
         History::Attempts => retention.attempts.max(LEAST),
         History::Evaluations => retention.evaluations,
         History::Pushes => retention.pushes,
+        History::Audit => retention.audit,
+        History::Observations => OBSERVED,
     }
 }
 

@@ -13,11 +13,16 @@ pub enum History {
     Evaluations,
     /// Closed pushes.
     Pushes,
+    /// Who changed what.
+    Audit,
+    /// What observers saw that look no more.
+    Observations,
 }
 
 impl History {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Findings, Self::Attempts, Self::Evaluations, Self::Pushes];
+    pub const ALL: [Self; 6] =
+        [Self::Findings, Self::Attempts, Self::Evaluations, Self::Pushes, Self::Audit, Self::Observations];
 
     /// For people.
     #[must_use]
@@ -27,11 +32,13 @@ impl History {
             Self::Attempts => "ended attempts",
             Self::Evaluations => "evaluations",
             Self::Pushes => "closed pushes",
+            Self::Audit => "entries of the audit",
+            Self::Observations => "observations",
         }
     }
 }
 
-/// Removes the oldest rows that ended (evaluations: began) before a moment; at most `limit`. Returns how many.
+/// Removes the oldest rows that ended (evaluations: began; others: were written) before a moment; at most `limit`. Returns how many.
 ///
 /// # Errors
 /// When the engine fails.
@@ -52,6 +59,16 @@ pub async fn prune(db: &Database, history: History, before: Millis, limit: i64) 
         History::Pushes => {
             "/* history::pushes */ DELETE FROM pushes WHERE id IN \
              (SELECT id FROM pushes WHERE closed_at < $1 ORDER BY closed_at LIMIT $2)"
+        }
+        // Entries are in the order of their numbers: the first ones are the oldest, and no more are looked at.
+        History::Audit => {
+            "/* history::audit */ DELETE FROM audit WHERE at < $1 AND id IN \
+             (SELECT id FROM audit ORDER BY id LIMIT $2)"
+        }
+        // A row for each observer and fileserver: few.
+        History::Observations => {
+            "/* history::observations */ DELETE FROM observations WHERE (observer, fileserver_id) IN \
+             (SELECT observer, fileserver_id FROM observations WHERE at < $1 LIMIT $2)"
         }
     };
     on_writer!(db, p => sqlx::query(text).bind(before).bind(limit)

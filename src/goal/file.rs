@@ -263,8 +263,17 @@ impl<'a> Keys<'a> {
     }
 
     fn required(&self, key: &str) -> Result<&'a Line<'a>, At> {
-        let line =
-            self.find(key).ok_or_else(|| At::new(self.end, format!("key {key} is missing in the header")))?;
+        let line = self.find(key).ok_or_else(|| {
+            let example = match key {
+                "goal" => "the name of its file",
+                "summary" => "a sentence that holds when all is well",
+                "subject" => "repository, replica, fileserver or key",
+                _ => "",
+            };
+            let example =
+                if example.is_empty() { String::new() } else { format!(": `-- {key}: …`, {example}") };
+            At::new(self.end, format!("key {key} is missing in the header{example}"))
+        })?;
         if line.value.is_empty() {
             return Err(At::new(line.value_at, format!("key {key} has no value")));
         }
@@ -281,10 +290,14 @@ impl<'a> Keys<'a> {
         }
         match stem(path) {
             Some((stem, _)) if stem == line.value => Ok(line.value.to_owned()),
-            _ => Err(At::new(
-                line.value_at,
-                format!("goal \"{}\" must have the name of its file: {}.sql", line.value, line.value),
-            )),
+            other => {
+                let file = other.map_or_else(String::new, |(stem, _)| format!(", which is {stem}"));
+                let message = format!(
+                    "goal \"{0}\" must have the name of its file{file}: rename the goal, or the file to {0}.sql",
+                    line.value
+                );
+                Err(At::new(line.value_at, message))
+            }
         }
     }
 

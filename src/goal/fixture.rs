@@ -18,9 +18,11 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 mod away;
+mod expected;
 mod scratch;
 
 pub use away::{AdoptionRow, PushRow, QuarantineRow, RemovingRow};
+pub use expected::{Expected, ExpectedRow};
 pub use scratch::Scratch;
 
 /// The moment of every case: 2026-03-01 12:00 UTC. Times in cases are lengths of time before it.
@@ -241,23 +243,6 @@ pub struct AttemptRow {
     pub destination: Option<String>,
 }
 
-/// A subject: `repository`, `repository@fileserver`, a fileserver's name or a key; and more of it, if it matters.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
-pub enum Expected {
-    /// The subject alone.
-    Subject(String),
-    /// With priority and reason.
-    Row {
-        /// The subject.
-        subject: String,
-        /// Its priority.
-        priority: Option<i32>,
-        /// Its reason, word for word.
-        reason: Option<String>,
-    },
-}
-
 /// Why a fixture could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum FixtureError {
@@ -365,15 +350,6 @@ fn compare(kind: SubjectKind, case: &Case, names: &Names, returned: &[Exception]
         }
     }
     lines
-}
-
-impl Expected {
-    fn parts(&self) -> (&str, Option<i32>, Option<&str>) {
-        match self {
-            Self::Subject(subject) => (subject, None, None),
-            Self::Row { subject, priority, reason } => (subject, *priority, reason.as_deref()),
-        }
-    }
 }
 
 /// The numbers that a case's names were given.

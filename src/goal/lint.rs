@@ -29,7 +29,7 @@ const fn rule(id: &'static str, safety: bool, why: &'static str, fix: &'static s
 }
 
 /// Every rule; at most a dozen, so that each is worth reading.
-pub const RULES: [Rule; 11] = [
+pub const RULES: [Rule; 12] = [
     rule(
         "no-condition",
         true,
@@ -71,6 +71,12 @@ pub const RULES: [Rule; 11] = [
         false,
         "a parameter that nothing uses looks like a setting and is none",
         "use it as :name, or remove the line",
+    ),
+    rule(
+        "text-param",
+        false,
+        "a number is below every text on SQLite, and an error on PostgreSQL: the goal would be met for ever, or unknown",
+        "write a number, a duration, a size or a percentage; where it is a text, put it in quotes",
     ),
     rule(
         "not-in-null",

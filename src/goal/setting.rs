@@ -79,10 +79,15 @@ fn schedule(value: &str) -> Result<cron::Schedule, String> {
         let why = if five {
             "five fields lack the seconds, which come first".to_owned()
         } else {
-            error.to_string()
+            last_line(&error)
         };
         format!("\"{value}\" is not cron with seconds, UTC, such as `0 */2 * * * *`; {why}")
     })
+}
+
+/// The sentence alone: above it stand the text once more and a mark below it, which do not survive being put in a line.
+fn last_line(error: &cron::error::Error) -> String {
+    error.to_string().lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
 fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
@@ -99,7 +104,8 @@ fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
         return Err(format!("it has no parameter \"{param}\"{near} (parameters: {known})"));
     };
     if std::mem::discriminant(old) != std::mem::discriminant(&new) {
-        return Err(format!("\"{value}\" is not of the kind that param {param} has in the file"));
+        let kind = old.kind();
+        return Err(format!("\"{value}\" is not of the kind that param {param} has in the file: {kind}"));
     }
     *old = new;
     Ok(())

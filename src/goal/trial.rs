@@ -11,7 +11,7 @@ use crate::model::finding::{Exception, Subject};
 use crate::model::id::RepositoryId;
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{Hash as _, Hasher as _};
 use std::path::Path;
 use tokio::sync::mpsc;
@@ -123,7 +123,19 @@ pub async fn compare(
         (at, difference.before, difference.more) =
             (Some(evaluated.now), Some(evaluated.rows), evaluated.more);
     }
-    let evaluated = each(source, edited, at, |row| difference.meet(&mut before, &row, limit)).await?;
+    let (mut seen, mut twice) = (HashSet::new(), None);
+    let evaluated = each(source, edited, at, |row| {
+        if seen.insert(row.subject.clone()) {
+            difference.meet(&mut before, &row, limit);
+        } else {
+            twice.get_or_insert(row.subject);
+        }
+    })
+    .await?;
+    if let Some(subject) = twice {
+        let (path, message) = (edited.path.display(), "is returned twice: an evaluation would fail");
+        return Err(Problem { message: format!("{path}: {subject} {message}"), text: true });
+    }
     difference.now = evaluated.now;
     difference.after = evaluated.rows;
     difference.more |= evaluated.more;

@@ -16,6 +16,18 @@ pub enum Value {
     Text(String),
 }
 
+impl Value {
+    /// For people.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Integer(_) => "a number, a duration such as 7d or a size such as 100MiB",
+            Self::Fraction(_) => "a percentage such as 20%",
+            Self::Text(_) => "a text",
+        }
+    }
+}
+
 const DURATIONS: [(&str, i64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 const SIZES: [(&str, i64); 10] = [

@@ -9,7 +9,7 @@ use super::steering;
 use crate::database::goals;
 use crate::database::pauses::{self, Pause};
 use crate::goal::library::Entry;
-use crate::goal::{Goal, trial};
+use crate::goal::{Goal, header, trial};
 use crate::model::finding::Exception;
 use crate::model::goal::GoalStatus;
 use axum::Json;
@@ -30,7 +30,12 @@ const MOST: usize = 10_000;
 /// When the engine fails.
 pub async fn list(State(api): State<Api>) -> Answer<GoalList> {
     let goals = read(&api).await?;
-    Ok(Json(GoalList { goals: goals.into_iter().map(|one| GoalListed { sql: None, ..one }).collect() }))
+    Ok(Json(GoalList {
+        goals: goals
+            .into_iter()
+            .map(|one| GoalListed { sql: None, population: None, params: Vec::new(), ..one })
+            .collect(),
+    }))
 }
 
 /// `GET /api/v1/goals/{name}`
@@ -72,10 +77,18 @@ fn listed(status: GoalStatus, entry: Option<&Entry>, pauses: &[Pause]) -> GoalLi
         schedule: goal.and_then(|goal| goal.schedule.as_ref()).map(ToString::to_string),
         timeout_ms: goal.map(|goal| goal.timeout),
         path: goal.map(|goal| goal.path.display().to_string()),
+        population: goal.and_then(|goal| header_values(goal, "population").pop()),
+        params: goal.map(|goal| header_values(goal, "param")).unwrap_or_default(),
         sql: goal.map(|goal| goal.sql.clone()),
         settings: Vec::new(),
         row: goal_row(status, pauses),
     }
+}
+
+/// What the header says for a key, line by line.
+fn header_values(goal: &Goal, key: &str) -> Vec<String> {
+    let lines = header::read(&goal.text).map(|header| header.lines).unwrap_or_default();
+    lines.iter().filter(|line| line.key == key).map(|line| line.value.to_owned()).collect()
 }
 
 /// The answer for a name that no goal has.

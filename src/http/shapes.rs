@@ -3,6 +3,8 @@
 
 mod changes;
 mod drains;
+mod goals;
+mod references;
 mod removals;
 mod work;
 
@@ -16,6 +18,8 @@ pub use work::{
 };
 
 pub use drains::{AskToStop, Blocker, Confirmed, DrainList, DrainRow, DrainShown, Evacuate, MayStop, Named};
+pub use goals::{GoalList, GoalListed};
+pub use references::{ChangeReferences, ReferenceChange, ReferenceChanged, ReferencesChanged, SetHead};
 pub use removals::{AdoptCopy, QuarantinedShown, RemoveRepository, RenameRepository, UndeleteRepository};
 
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow, FlagRow};
@@ -110,43 +114,6 @@ pub struct GoalRow {
     /// The pause that holds its repairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PausedGoal>,
-}
-
-/// All goals.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GoalList {
-    /// By name.
-    pub goals: Vec<GoalListed>,
-}
-
-/// One goal with what its file says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GoalListed {
-    /// How it stands.
-    #[serde(flatten)]
-    pub row: GoalRow,
-    /// Evaluations in a row that did not finish.
-    pub failures: i64,
-    /// When the last evaluation that finished began.
-    pub finished_at: Option<Millis>,
-    /// The statement.
-    pub summary: Option<String>,
-    /// What its rows are about.
-    pub subject: Option<String>,
-    /// The remedy.
-    pub repair: Option<String>,
-    /// When it is evaluated; none: the default.
-    pub schedule: Option<String>,
-    /// Longest evaluation.
-    pub timeout_ms: Option<Millis>,
-    /// Where its text was read.
-    pub path: Option<String>,
-    /// The query; in `show` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sql: Option<String>,
-    /// What is set over its file, the later over the earlier; in `show` only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub settings: Vec<SettingShown>,
 }
 
 /// The backlog in numbers.

@@ -9,7 +9,9 @@ use crate::model::Millis;
 use crate::model::checksum::ChecksumKey;
 use crate::model::fleet::Fileserver;
 use crate::model::id::RepositoryId;
+use crate::model::wire::push::{Command, RefName};
 use crate::queue::{Carrier, Post};
+use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +25,16 @@ pub type Evaluate = dyn Fn(&[String]) + Send + Sync;
 /// Where a fileserver keeps a repository.
 pub type PathOf = dyn Fn(&Fileserver, RepositoryId) -> String + Send + Sync;
 
+/// How changes of references ended: each, in the order asked for, and why it was not changed; or why nothing was.
+pub type ReferencesEnded = Result<Vec<(RefName, Option<String>)>, String>;
+
+/// Changes references of a repository, each by its old value; all or none, if so wished.
+pub type ChangeReferences =
+    dyn Fn(RepositoryId, Vec<Command>, bool) -> BoxFuture<'static, ReferencesEnded> + Send + Sync;
+
+/// Points HEAD of a repository at a branch, by its full name.
+pub type SetHead = dyn Fn(RepositoryId, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
+
 /// What the API is handed because it may not do it itself.
 #[derive(Clone)]
 pub struct Hooks {
@@ -32,6 +44,10 @@ pub struct Hooks {
     pub evaluate: Arc<Evaluate>,
     /// Where a fileserver keeps a repository: absolute once its agent has said where its root is, else below it.
     pub path_of: Arc<PathOf>,
+    /// Changes references by the vote of their copies.
+    pub change_references: Arc<ChangeReferences>,
+    /// Points HEAD elsewhere, in the same way.
+    pub set_head: Arc<SetHead>,
     /// The goals as they are loaded now.
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
 }

@@ -46,6 +46,10 @@ fn fixture_on(scratch: Scratch) -> Fixture {
         remedies: Arc::new(crate::repair::library::shipped().unwrap()),
         configured: Arc::default(),
         hooks: Hooks {
+            change_references: Arc::new(|_, commands, _| {
+                Box::pin(async move { Ok(commands.into_iter().map(|one| (one.name, None)).collect()) })
+            }),
+            set_head: Arc::new(|_, _| Box::pin(async { Ok(()) })),
             sign_import: Arc::new(|id, to, _| format!("grant of {id} for {}", to.name)),
             evaluate: Arc::new(move |names: &[String]| heard.lock().unwrap().extend_from_slice(names)),
             path_of: Arc::new(|server, id| {

@@ -55,7 +55,13 @@ impl Role {
         match self {
             Self::Controller => matches!(
                 action,
-                Action::Observe | Action::Configure | Action::Verify | Action::Import | Action::Read
+                Action::Observe
+                    | Action::Configure
+                    | Action::Verify
+                    | Action::Import
+                    | Action::Read
+                    | Action::Push
+                    | Action::Settle
             ),
             Self::Worker => {
                 matches!(

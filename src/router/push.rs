@@ -24,6 +24,7 @@ mod advertise;
 mod commands;
 mod fan;
 mod line;
+mod own;
 mod pktline;
 mod policy;
 mod ready;
@@ -33,7 +34,9 @@ mod verdict;
 mod view;
 
 pub use advertise::advertise;
+pub use own::{change, set_head};
 pub use pktline::ByteStream;
+pub use policy::judge::Judge;
 pub use receive::receive_pack;
 
 /// How pushes are taken.
@@ -113,6 +116,8 @@ pub struct Pushing {
     pub router: String,
     /// How.
     pub settings: Settings,
+    /// The operator's own judge of pushes, where there is one.
+    pub judge: Option<Judge>,
     /// Wants goals evaluated, where copies were left behind.
     pub nudge: Nudge,
     /// What is counted.

@@ -163,6 +163,7 @@ impl Fixture {
             checksum_key: ChecksumKey { id: 1, secret: [7; 32] },
             router: "rt-1".into(),
             settings: push::Settings::default(),
+            judge: None,
             nudge: Nudge::new(),
             metrics: counted.pushes(),
             chance: Arc::clone(&chance),

@@ -13,12 +13,9 @@ use crate::clock;
 use crate::database::{fileservers, findings, repositories};
 use crate::model::attempt::Attempt;
 use crate::model::finding::{Finding, Subject};
+use crate::program;
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
-
-mod check;
-mod output;
-mod process;
 
 #[cfg(test)]
 mod tests;
@@ -49,7 +46,7 @@ impl Programs {
     /// Waits until programs that were given up are gone; no longer than their patience.
     pub(super) async fn buried(&self) {
         self.reaper.close();
-        let _ = tokio::time::timeout(process::PATIENCE * 2, self.reaper.wait()).await;
+        let _ = tokio::time::timeout(program::PATIENCE * 2, self.reaper.wait()).await;
     }
 }
 
@@ -101,17 +98,17 @@ impl Worker {
 
     async fn try_exec(&self, attempt: &Attempt) -> Result<Outcome, Outcome> {
         let command = self.repairs.get(&attempt.repair).map(|repair| repair.exec.clone()).unwrap_or_default();
-        let Some(program) = command.first() else {
+        let Some(named) = command.first() else {
             return Err(Outcome::Away(format!("this worker has no file for a program {}", attempt.repair)));
         };
-        let program = check::program(program).map_err(Outcome::failed)?;
+        let path = program::checked(named).map_err(Outcome::failed)?;
         let within = Duration::from_millis(u64::try_from(attempt.plan.deadline_ms).unwrap_or(0));
         let Some(finding) = findings::one(&self.database, attempt.finding_id).await? else {
             return Err(Outcome::Stale("its finding is closed".into()));
         };
         let about = self.about(&attempt.subject).await?;
         let input = told(attempt, &finding, about, within)?;
-        let ended = process::run(&program, &command[1..], &input, within, &self.programs.reaper).await;
+        let ended = program::run(&path, &command[1..], &input, within, &self.programs.reaper).await;
         Ok(verdict(&ended.map_err(Outcome::failed)?, within))
     }
 
@@ -157,21 +154,21 @@ fn told(attempt: &Attempt, finding: &Finding, subject: About, within: Duration) 
 }
 
 /// What an end means; the last line speaks for the program.
-fn verdict(ended: &process::Ended, within: Duration) -> Outcome {
+fn verdict(ended: &program::Ended, within: Duration) -> Outcome {
     let said = |otherwise: String| if ended.said.is_empty() { otherwise } else { ended.said.clone() };
     match ended.how {
-        process::How::Exit(0) => Outcome::Succeeded { message: said("done".into()), bytes: 0 },
-        process::How::Exit(TRY_LATER) => Outcome::Away(said("it asked to be tried later".into())),
-        process::How::Exit(code) => Outcome::failed(match ended.said.as_str() {
+        program::How::Exit(0) => Outcome::Succeeded { message: said("done".into()), bytes: 0 },
+        program::How::Exit(TRY_LATER) => Outcome::Away(said("it asked to be tried later".into())),
+        program::How::Exit(code) => Outcome::failed(match ended.said.as_str() {
             "" => format!("it ended with exit code {code} and no word"),
             words => format!("exit code {code}: {words}"),
         }),
-        process::How::Signal => Outcome::failed(said("it was ended by a signal".into())),
-        process::How::Deadline => {
+        program::How::Signal => Outcome::failed(said("it was ended by a signal".into())),
+        program::How::Deadline => {
             Outcome::failed(format!("it did not end within {} s and was ended", within.as_secs()))
         }
-        process::How::TooMuch => {
-            Outcome::failed(format!("it wrote more than {} MiB and was ended", output::MOST >> 20))
+        program::How::TooMuch => {
+            Outcome::failed(format!("it wrote more than {} MiB and was ended", program::MOST >> 20))
         }
     }
 }

@@ -25,7 +25,7 @@ fn commit(here: &Path, what: &str) -> String {
 }
 
 /// Copies that are live and in sync, all of which have the same references.
-fn equal(up: &Up, name: &str, at_least: usize) -> Result<String, String> {
+pub fn equal(up: &Up, name: &str, at_least: usize) -> Result<String, String> {
     let good: Vec<Copy> =
         up.copies(name).into_iter().filter(|copy| copy.state == "live" && copy.in_sync).collect();
     if good.len() < at_least {

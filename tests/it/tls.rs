@@ -40,9 +40,13 @@ fn postgresql_and_redis_are_reached_by_tls_with_passwords_from_files() {
     server.ask("postgres", "ALTER SYSTEM SET ssl = on");
     server.ask("postgres", "CREATE ROLE me LOGIN CREATEROLE PASSWORD 'se/cret'");
     server.ask("postgres", "ALTER DATABASE trued OWNER TO me");
-    server.ask("postgres", "SELECT pg_reload_conf()");
+    // Once, and awaited: a server that is asked to read its rules reads them a little later.
     server.write("pg_hba.conf", "hostssl all all 127.0.0.1/32 scram-sha-256\n");
     server.ask("postgres", "SELECT pg_reload_conf()");
+    until("nobody is let in without a password", secs(20), || {
+        let asked = Command::new("psql").args(["-w", "-X", "-d", &server.url(), "-c", "SELECT 1"]).output();
+        if asked.expect("psql runs").status.success() { Err("still let in".to_owned()) } else { Ok(()) }
+    });
     let (ca, another, password) = (place.join("ca.pem"), place.join("another.pem"), place.join("password"));
     std::fs::write(&password, "se/cret\n").expect("written");
     let url = |mode: &str, root: &Path| {

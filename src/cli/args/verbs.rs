@@ -102,6 +102,16 @@ pub enum RepoVerb {
         /// Its name or number.
         name: String,
     },
+    /// Point HEAD at another branch, by the vote of its copies as for a push.
+    SetHead {
+        /// Its name or number.
+        name: String,
+        /// The branch: its short name, or refs/heads/….
+        branch: String,
+        /// Why and whether.
+        #[command(flatten)]
+        change: Change,
+    },
     /// Remove a repository: it serves nothing at once, its copies are unlinked after the retention.
     Remove {
         /// Its name or number.

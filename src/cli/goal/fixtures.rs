@@ -92,7 +92,7 @@ fn found(directory: &Path, goal: &str) -> anyhow::Result<PathBuf> {
         return Ok(path);
     }
     Err(Failure::usage(format!("there is no goal file {}", path.display()))
-        .hint("name a goal of the directory that goals.directory names, or a file")
+        .hint("name a goal of the directory that goals.directory names, or a file; --data DIR names the one of `trued up`")
         .into())
 }
 

@@ -24,11 +24,14 @@ use crate::model::id::RepositoryId;
 use crate::queue::{Nudge, Post, Redis, RedisSettings, Reminders};
 use crate::repair::Repairs;
 use crate::router::authorize::Access;
+use crate::router::push;
 use crate::shutdown::Shutdown;
+use crate::telemetry::PushMetrics;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::router::RouterMetrics;
 use crate::worker::{self, Worker};
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -249,6 +252,7 @@ impl Base {
                 attempts: config.retention.attempts,
                 evaluations: config.retention.evaluations,
                 pushes: config.retention.pushes,
+                audit: config.retention.audit,
                 ..controller::Retention::default()
             },
             pressure: controller::pressure::Bounds {
@@ -279,6 +283,20 @@ impl Base {
             grant.sign(&key)
         };
         let (nudge, goals) = (self.nudge.clone(), self.goals.clone());
+        let pushing = Arc::new(push::Pushing {
+            database: self.db.clone(),
+            agents: Agents::new(enrolment)?,
+            checksum_key: self.fleet.checksum_key.clone(),
+            router: enrolment.part.name.clone(),
+            settings: push::Settings::of(&self.config.push),
+            judge: None,
+            nudge: self.nudge.clone(),
+            // An operator's changes are in the audit; the metrics tell of clients' pushes.
+            metrics: PushMetrics::default(),
+            chance: Arc::clone(&self.chance),
+            tasks: shutdown.clone(),
+        });
+        let heads = Arc::clone(&pushing);
         Ok(Api {
             db: self.db.clone(),
             source: self.source.clone(),
@@ -297,6 +315,14 @@ impl Base {
                     }
                 }),
                 path_of: Arc::new(|server: &Fileserver, id| path_of(server.root.as_deref(), id)),
+                change_references: Arc::new(move |id, commands, atomic| {
+                    let pushing = Arc::clone(&pushing);
+                    async move { push::change(&pushing, id, commands, atomic).await }.boxed()
+                }),
+                set_head: Arc::new(move |id, branch| {
+                    let pushing = Arc::clone(&heads);
+                    async move { push::set_head(&pushing, id, &branch).await }.boxed()
+                }),
                 goals: Arc::new(move || goals.entries()),
             },
             fleet: self.fleet.fleet_id.clone(),

@@ -148,6 +148,7 @@ impl Routing<'_> {
             checksum_key: fleet.checksum_key.clone(),
             router: enrolment.part.name.clone(),
             settings: push::Settings::of(&config.push),
+            judge: judge(config)?,
             nudge,
             metrics: counted.pushes(),
             chance: Arc::clone(&chance),
@@ -168,6 +169,10 @@ impl Routing<'_> {
         }
         Ok(agents)
     }
+}
+
+fn judge(config: &Config) -> anyhow::Result<Option<push::Judge>> {
+    push::Judge::of(&config.push).map_err(|error| Failure::usage(error.to_string()).into())
 }
 
 fn settings(config: &RouterConfig, name: &str) -> Settings {

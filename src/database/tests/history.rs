@@ -1,8 +1,10 @@
 //! What has ended goes when it is old enough, and nothing else does.
 
-use super::{evaluate, make, number, on_each_engine, repository_rows};
+use super::{evaluate, fileservers, make, number, on_each_engine, repository_rows};
+use crate::database::audit::{self, Change};
 use crate::database::goals;
 use crate::database::history::{History, prune};
+use crate::database::routing::{Observed, observe};
 
 on_each_engine! {
     async fn closed_findings_are_pruned_by_age_in_bounded_batches(db) {
@@ -25,6 +27,28 @@ on_each_engine! {
         assert_eq!(number(db, "SELECT count(*) FROM evaluations").await, 1);
         assert_eq!(prune(db, History::Evaluations, i64::MAX, 100).await.expect("pruned"), 1);
         assert_eq!(goals::states(db).await.expect("states")[0].findings, 2);
+    }
+
+    async fn who_changed_what_goes_with_the_years_and_what_observers_saw_with_the_days(db) {
+        for n in 1..=5 {
+            let change = Change {
+                who: "alice", what: "fileserver.quiesce", subject: "fs-1", reason: None, detail: n.into(),
+            };
+            audit::append(db, &change).await.expect("kept");
+        }
+        make(db, "UPDATE audit SET at = id").await;
+        assert_eq!(prune(db, History::Audit, 4, 2).await.expect("pruned"), 2);
+        assert_eq!(prune(db, History::Audit, 4, 2).await.expect("pruned"), 1);
+        assert_eq!(number(db, "SELECT min(at) FROM audit").await, 4);
+        let seen = fileservers(db, 2).await;
+        let all = [0, 1].map(|n| Observed { fileserver: seen[n], online: true });
+        for observer in ["rt-1", "rt-2"] {
+            observe(db, observer, "rack2", &all).await.expect("written");
+        }
+        make(db, "UPDATE observations SET at = 7 WHERE observer = 'rt-1'").await;
+        assert_eq!(prune(db, History::Observations, 8, 1).await.expect("pruned"), 1);
+        assert_eq!(prune(db, History::Observations, 8, 100).await.expect("pruned"), 1);
+        assert_eq!(number(db, "SELECT count(*) FROM observations WHERE observer = 'rt-2'").await, 2);
     }
 
     async fn ended_attempts_are_pruned_by_their_end(db) {

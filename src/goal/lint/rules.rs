@@ -4,6 +4,7 @@ use crate::goal::file::Population;
 use crate::goal::session::plan::Plan;
 use crate::goal::text::At;
 use crate::goal::token::{Token, tokens};
+use crate::goal::value::Value;
 use crate::goal::{Engine, Goal};
 
 /// The tokens of a query with the depth of parentheses that each stands in.
@@ -33,6 +34,9 @@ pub(super) fn look(goal: &Goal, engine: Engine, end: usize, plan: Option<&Plan>)
     for name in goal.params.keys().filter(|name| !is_used(goal, name)) {
         let at = line(&format!("{name} ="));
         add("unused-param", Some(At::new(at, format!("the parameter {name} is not used"))));
+    }
+    for name in goal.params.keys() {
+        add("text-param", text.text_param(goal, name));
     }
     add("not-in-null", text.not_in());
     add("union-distinct", text.union());
@@ -159,6 +163,33 @@ impl<'a> Text<'a> {
                 && !key(index + 4)
         })?;
         Some(At::new(found.start, "NOT IN with a subquery that may return NULL"))
+    }
+
+    /// A parameter that is a text without quotes, and is compared by size or counted with.
+    fn text_param(&self, goal: &Goal, name: &str) -> Option<At> {
+        let Some(Value::Text(text)) = goal.params.get(name) else { return None };
+        // In quotes it is meant to be one.
+        if !goal.text.contains(&format!("{name} = {text}")) {
+            return None;
+        }
+        let is_any =
+            |index: usize, symbols: &[&str]| symbols.iter().any(|symbol| self.is_symbol(index, symbol));
+        let by_size = |index: usize| {
+            let after = is_any(index + 1, &["<", ">", "+", "-", "*", "/"]);
+            let before = |back: usize, symbols: &[&str]| index >= back && is_any(index - back, symbols);
+            after
+                || before(1, &["<", ">", "+", "-", "*", "/"])
+                || (before(1, &["="]) && before(2, &["<", ">"]))
+        };
+        let written = format!(":{name}");
+        let is_it = |index: usize| {
+            self.all
+                .get(index)
+                .is_some_and(|(_, token)| token.text(self.source).eq_ignore_ascii_case(&written))
+        };
+        let found = self.first(|index| is_it(index) && by_size(index))?;
+        let message = format!("{written} is the text \"{text}\", and is compared by size or counted with");
+        Some(At::new(found.start, message))
     }
 
     fn union(&self) -> Option<At> {

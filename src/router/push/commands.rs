@@ -48,6 +48,8 @@ pub struct Asked {
     pub wishes: Wishes,
     /// Its options.
     pub options: Vec<String>,
+    /// No client asks for it: HEAD and symbolic references may be changed.
+    pub by_server: bool,
 }
 
 impl Asked {
@@ -120,7 +122,8 @@ struct Reading {
 
 impl Reading {
     fn new(format: ObjectFormat, bounds: Bounds) -> Self {
-        let asked = Asked { commands: Vec::new(), wishes: Wishes::default(), options: Vec::new() };
+        let asked =
+            Asked { commands: Vec::new(), wishes: Wishes::default(), options: Vec::new(), by_server: false };
         Self { format, bounds, bytes: 0, first: true, refused: None, asked }
     }
 

@@ -93,8 +93,11 @@ async fn turn(
     let Some(shown) = view.references(pushing).await else {
         return Ok(Turn::Again("a copy that shows the references that it ought to have".to_owned()));
     };
-    let rules =
-        Rules { atomic: asked.wishes.atomic, by_server: false, format: view.repository.object_format };
+    let rules = Rules {
+        atomic: asked.wishes.atomic,
+        by_server: asked.by_server,
+        format: view.repository.object_format,
+    };
     let judged = judge(asked, barred, |commands| decide(commands, &shown.listing, rules));
     if judged.commands.is_empty() {
         return Ok(Turn::Over(Placed::Nothing(judged)));
@@ -184,7 +187,12 @@ mod tests {
     fn asked(atomic: bool) -> Asked {
         let commands =
             ["a", "b", "c"].map(|text| Command { name: name(text), old: None, new: None }).to_vec();
-        Asked { commands, wishes: Wishes { atomic, ..Wishes::default() }, options: Vec::new() }
+        Asked {
+            commands,
+            wishes: Wishes { atomic, ..Wishes::default() },
+            options: Vec::new(),
+            by_server: false,
+        }
     }
 
     fn second_refused(commands: &[Command]) -> Decided {

@@ -2,6 +2,8 @@
 //!
 //! Names alone are judged here. Sizes and numbers are bounded where they are read.
 
+pub mod judge;
+
 use crate::model::wire::push::{Command, RefName};
 use std::collections::BTreeMap;
 

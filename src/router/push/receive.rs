@@ -4,6 +4,7 @@ use super::commands::{self, Asked, Bounds, CommandsError, Heard};
 use super::fan::{PourError, drain, pour};
 use super::line::{self, Placed};
 use super::pktline::{Incoming, PacketError};
+use super::policy::judge::Said;
 use super::ready::{Gathered, Intake, Unready, let_go};
 use super::report::{Report, alive, words};
 use super::verdict::{Ended, Running};
@@ -29,12 +30,12 @@ const COMMAND: usize = 512;
 /// Answers `git-receive-pack`: takes a push, and tells how it ended. Dropped before the body's end, nothing came of it.
 pub async fn receive_pack(pushing: &Arc<Pushing>, pushed: &Pushed, body: ByteStream) -> Answer {
     let span = tracing::info_span!("router.push", repository.id = %pushed.repository, pusher = pushed.pusher);
-    receive(pushing, pushed.repository, body).instrument(span).await
+    receive(pushing, pushed, body).instrument(span).await
 }
 
-async fn receive(pushing: &Arc<Pushing>, id: RepositoryId, body: ByteStream) -> Answer {
+async fn receive(pushing: &Arc<Pushing>, pushed: &Pushed, body: ByteStream) -> Answer {
     let begun = Instant::now();
-    let view = match View::read(pushing, id).await {
+    let view = match View::read(pushing, pushed.repository).await {
         Ok(Some(view)) => view,
         Ok(None) => return Answer::sentence(404, "there is no such repository"),
         Err(error) => {
@@ -52,7 +53,7 @@ async fn receive(pushing: &Arc<Pushing>, id: RepositoryId, body: ByteStream) -> 
     match heard {
         Heard::Probe => Answer::whole(200, TYPE, "0000"),
         Heard::Refused(asked, why) => refused(pushing, incoming.rest(), &asked, &why, begun).await,
-        Heard::Push(asked) => push(pushing, &view, asked, incoming.rest(), begun).await,
+        Heard::Push(asked) => push(pushing, &view, asked, incoming.rest(), &pushed.pusher, begun).await,
     }
 }
 
@@ -82,11 +83,24 @@ async fn refused(pushing: &Pushing, rest: ByteStream, asked: &Asked, why: &str, 
 }
 
 /// Receives the pack; what follows goes on in a task of its own, which tells the client.
-async fn push(pushing: &Arc<Pushing>, view: &View, asked: Asked, rest: ByteStream, begun: Instant) -> Answer {
+async fn push(
+    pushing: &Arc<Pushing>,
+    view: &View,
+    asked: Asked,
+    rest: ByteStream,
+    pusher: &str,
+    begun: Instant,
+) -> Answer {
     let id = view.repository.id;
-    let barred = policy::forbidden(&asked.commands, &pushing.settings.protected);
+    let mut barred = policy::forbidden(&asked.commands, &pushing.settings.protected);
     if let Some(why) = in_the_way(pushing, view).await {
         return refused(pushing, rest, &asked, &why, begun).await;
+    }
+    if let Some(judge) = &pushing.judge {
+        match judge.ask(&view.repository, pusher, &asked).await {
+            Said::But(refused) => barred.extend(refused),
+            Said::No(why) => return refused(pushing, rest, &asked, &why, begun).await,
+        }
     }
     let free: Vec<Command> =
         asked.commands.iter().filter(|command| !barred.contains_key(&command.name)).cloned().collect();
@@ -125,7 +139,7 @@ async fn push(pushing: &Arc<Pushing>, view: &View, asked: Asked, rest: ByteStrea
 }
 
 /// What forbids every push now.
-async fn in_the_way(pushing: &Pushing, view: &View) -> Option<String> {
+pub(super) async fn in_the_way(pushing: &Pushing, view: &View) -> Option<String> {
     match pushes::standing(&pushing.database, view.repository.id).await {
         Ok(standing) => standing.lock.map(|lock| line::locked(&lock)).or_else(|| view.too_few()),
         Err(error) => {
@@ -150,22 +164,22 @@ async fn forbidden(
 }
 
 /// A push whose bytes are here.
-struct Task {
-    pushing: Arc<Pushing>,
-    id: RepositoryId,
-    asked: Asked,
-    barred: BTreeMap<RefName, String>,
-    intake: Intake,
-    bytes: u64,
-    begun: Instant,
+pub(super) struct Task {
+    pub(super) pushing: Arc<Pushing>,
+    pub(super) id: RepositoryId,
+    pub(super) asked: Asked,
+    pub(super) barred: BTreeMap<RefName, String>,
+    pub(super) intake: Intake,
+    pub(super) bytes: u64,
+    pub(super) begun: Instant,
 }
 
 /// What the client is told, and how it is counted.
-struct Told {
+pub(super) struct Told {
     outcome: &'static str,
-    report: Report,
+    pub(super) report: Report,
     /// For people.
-    words: Option<String>,
+    pub(super) words: Option<String>,
 }
 
 impl Task {
@@ -209,7 +223,7 @@ impl Task {
         body.boxed()
     }
 
-    async fn run(self, gone: CancellationToken) -> Told {
+    pub(super) async fn run(self, gone: CancellationToken) -> Told {
         let Self { pushing, id, asked, mut barred, intake, bytes, begun } = self;
         let told = match intake.gather(&pushing, begun).await {
             Err(Unready::Rejected(why)) => Told {

@@ -166,7 +166,7 @@ fn pushing(database: Database) -> Pushing {
         line: Duration::from_secs(4),
         stall: Duration::from_millis(300),
         call: Duration::from_secs(2),
-        patience: Duration::from_millis(200),
+        patience: Duration::from_secs(1),
         alive: Duration::from_millis(50),
         outcome: Duration::from_millis(500),
         ..Settings::default()
@@ -177,6 +177,7 @@ fn pushing(database: Database) -> Pushing {
         checksum_key: checksum_key(),
         router: "r".into(),
         settings,
+        judge: None,
         nudge: Nudge::new(),
         metrics: PushMetrics::default(),
         chance: Arc::new(Chance::new(1)),

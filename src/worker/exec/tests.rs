@@ -1,7 +1,7 @@
 //! Programs in shell: how they end, and that nothing of them is left.
 
-use super::process::{Ended, How, run};
-use super::{check, verdict};
+use super::verdict;
+use crate::program::{Ended, How, checked, run};
 use crate::worker::outcome::Outcome;
 use rustix::process::{Pid, test_kill_process};
 use std::os::unix::fs::PermissionsExt as _;
@@ -129,16 +129,16 @@ fn program(mode: u32) -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn only_what_nobody_else_can_change_is_run() {
     let (_kept, good) = program(0o755);
-    assert!(check::program(good.to_str().unwrap()).is_ok());
+    assert!(checked(good.to_str().unwrap()).is_ok());
     let (_kept, plain) = program(0o644);
-    assert!(check::program(plain.to_str().unwrap()).unwrap_err().ends_with("is not a program"));
+    assert!(checked(plain.to_str().unwrap()).unwrap_err().ends_with("is not a program"));
     let (_kept, shared) = program(0o775);
-    let refused = check::program(shared.to_str().unwrap()).unwrap_err();
+    let refused = checked(shared.to_str().unwrap()).unwrap_err();
     assert!(refused.ends_with("can be written by others than its owner"), "{refused}");
     let (directory, inside) = program(0o755);
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let refused = check::program(inside.to_str().unwrap()).unwrap_err();
+    let refused = checked(inside.to_str().unwrap()).unwrap_err();
     assert!(refused.ends_with("can be written by others than its owner"), "{refused}");
-    assert!(check::program("/nonexistent/tell").is_err());
-    assert!(check::program("/usr/bin").unwrap_err().ends_with("is not a program"));
+    assert!(checked("/nonexistent/tell").is_err());
+    assert!(checked("/usr/bin").unwrap_err().ends_with("is not a program"));
 }

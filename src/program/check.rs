@@ -1,7 +1,7 @@
 //! Whether a program is one that nobody but its operator can change.
 //!
 //! Asked before every run, of the file and of each directory above it, links resolved: whoever
-//! can write there would run what they like with this worker's rights.
+//! can write there would run what they like with this process's rights.
 
 use rustix::process::geteuid;
 use std::fs::Metadata;
@@ -18,7 +18,7 @@ const EXECUTABLE: u32 = 0o111;
 ///
 /// # Errors
 /// In words, when it may not.
-pub(super) fn program(path: &str) -> Result<PathBuf, String> {
+pub fn checked(path: &str) -> Result<PathBuf, String> {
     let real = Path::new(path).canonicalize().map_err(|error| format!("{path}: {error}"))?;
     let about = metadata(&real)?;
     if !about.is_file() || about.mode() & EXECUTABLE == 0 {
@@ -39,7 +39,7 @@ fn ours(path: &Path, about: &Metadata, directory: bool) -> Result<(), String> {
     let owner = about.uid();
     if owner != 0 && owner != geteuid().as_raw() {
         return Err(format!(
-            "{} belongs to user {owner}: neither to root nor to this worker",
+            "{} belongs to user {owner}: neither to root nor to who runs this",
             path.display()
         ));
     }

@@ -1,6 +1,12 @@
-//! One program from its start to the end of everything that it started.
+//! Running an operator's own programs: which may be run, and one from its start to the end of everything it started.
 
-use super::output::Tail;
+mod check;
+mod output;
+
+pub use check::checked;
+pub use output::MOST;
+
+use output::Tail;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::task::TaskTracker;
 
 /// How long a group may take to end by itself after it was asked to.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 /// How long what is left in a pipe is waited for once its writer is gone.
 const REST: Duration = Duration::from_millis(200);
 /// The environment that a program keeps; everything else might be a secret.
@@ -18,7 +24,7 @@ const KEPT: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub enum How {
     /// By itself.
     Exit(i32),
     /// By a signal that was not ours.
@@ -31,17 +37,18 @@ pub(super) enum How {
 
 /// What is left of a program.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) how: How,
+pub struct Ended {
+    /// How.
+    pub how: How,
     /// The last line of its output; of its errors, where there was none.
-    pub(super) said: String,
+    pub said: String,
 }
 
 /// Runs a program to its end or its deadline. Dropped before that, everything is ended as well: `reaper` sees to it.
 ///
 /// # Errors
 /// In words, when it could not be started.
-pub(super) async fn run(
+pub async fn run(
     program: &Path,
     arguments: &[String],
     input: &[u8],

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// Past so much of one stream the program is ended: nobody reads that.
-pub(super) const MOST: usize = 16 << 20;
+pub const MOST: usize = 16 << 20;
 /// Of which the last so much is kept to find the last line in.
 const KEPT: usize = 8 << 10;
 /// Characters of a result.

@@ -1,0 +1,48 @@
+//! Goals with what their files say.
+
+use super::{GoalRow, SettingShown};
+use crate::model::Millis;
+use serde::{Deserialize, Serialize};
+
+/// All goals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalList {
+    /// By name.
+    pub goals: Vec<GoalListed>,
+}
+
+/// One goal with what its file says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GoalListed {
+    /// How it stands.
+    #[serde(flatten)]
+    pub row: GoalRow,
+    /// Evaluations in a row that did not finish.
+    pub failures: i64,
+    /// When the last evaluation that finished began.
+    pub finished_at: Option<Millis>,
+    /// The statement.
+    pub summary: Option<String>,
+    /// What its rows are about.
+    pub subject: Option<String>,
+    /// The remedy.
+    pub repair: Option<String>,
+    /// When it is evaluated; none: the default.
+    pub schedule: Option<String>,
+    /// Longest evaluation.
+    pub timeout_ms: Option<Millis>,
+    /// Where its text was read.
+    pub path: Option<String>,
+    /// What it looks at, as its file says; in `show` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub population: Option<String>,
+    /// Its parameters as its file gives them, `name = value`; in `show` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<String>,
+    /// The query; in `show` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sql: Option<String>,
+    /// What is set over its file, the later over the earlier; in `show` only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingShown>,
+}

@@ -1,0 +1,114 @@
+//! The server's own changes: HEAD, and references without a client's push, on the same path and by the same vote.
+//!
+//! No pack comes: what a reference is to lead to must be there. They may change what no client may: HEAD and symbolic
+//! references, and those that `push.protected` keeps from clients.
+
+use super::Pushing;
+use super::commands::{Asked, Wishes};
+use super::ready::Intake;
+use super::receive::{Task, in_the_way};
+use super::view::View;
+use crate::model::checksum::Target;
+use crate::model::id::RepositoryId;
+use crate::model::push::quorum;
+use crate::model::wire::push::{Command, RefName};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Each reference, in the order asked for, and why it was not changed.
+pub type Ended = Vec<(RefName, Option<String>)>;
+
+/// Tries against pushes that change HEAD's branch in between.
+const TRIES: usize = 3;
+
+/// Changes references, each by its old value; `atomic`: all or none. It goes on when nobody waits for it any more.
+///
+/// # Errors
+/// In words for people, when it could not be decided: nothing is changed.
+pub async fn change(
+    pushing: &Arc<Pushing>,
+    id: RepositoryId,
+    commands: Vec<Command>,
+    atomic: bool,
+) -> Result<Ended, String> {
+    let view = read(pushing, id).await?;
+    run(pushing, &view, commands, atomic).await
+}
+
+/// Points HEAD at a branch, there or not yet.
+///
+/// # Errors
+/// In words for people: nothing is changed.
+pub async fn set_head(pushing: &Arc<Pushing>, id: RepositoryId, branch: &str) -> Result<(), String> {
+    let new = Target::Symbolic(branch.to_owned());
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        let view = read(pushing, id).await?;
+        let shown = view.references(pushing).await;
+        let Some(shown) = shown else {
+            return Err("no copy shows the references that it ought to have: try again".to_owned());
+        };
+        let name = RefName(crate::model::push::HEAD.to_vec());
+        let command = Command { name, old: Some(shown.listing.head), new: Some(new.clone()) };
+        match run(pushing, &view, vec![command], true).await?.pop() {
+            Some((_, Some(refused))) => why = refused,
+            Some((_, None)) | None => return Ok(()),
+        }
+    }
+    Err(why)
+}
+
+async fn read(pushing: &Pushing, id: RepositoryId) -> Result<View, String> {
+    match View::read(pushing, id).await {
+        Ok(Some(view)) => Ok(view),
+        Ok(None) => Err("there is no such repository".to_owned()),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a change could not be routed");
+            Err("the database is away: nothing can be changed now".to_owned())
+        }
+    }
+}
+
+async fn run(
+    pushing: &Arc<Pushing>,
+    view: &View,
+    commands: Vec<Command>,
+    atomic: bool,
+) -> Result<Ended, String> {
+    let begun = Instant::now();
+    if let Some(why) = in_the_way(pushing, view).await {
+        return Err(why);
+    }
+    let wishes = Wishes { atomic, ..Wishes::default() };
+    let asked = Asked { commands, wishes, options: Vec::new(), by_server: true };
+    let (lanes, intake) = Intake::begin(pushing, view, &asked.commands).await;
+    if lanes.len() < quorum(view.repository.seats) as usize {
+        let have = lanes.len();
+        intake.leave(pushing).await;
+        return Err(format!("{have} copies can be changed now, too few to agree: try again"));
+    }
+    // Closed: nothing comes.
+    drop(lanes);
+    let task = Task {
+        pushing: Arc::clone(pushing),
+        id: view.repository.id,
+        asked,
+        barred: BTreeMap::new(),
+        intake,
+        bytes: 0,
+        begun,
+    };
+    let (tell, told) = oneshot::channel();
+    pushing.tasks.spawn(async move {
+        let _ = tell.send(task.run(CancellationToken::new()).await);
+    });
+    let told = told.await.map_err(|_| "the program stops".to_owned())?;
+    match told.words {
+        // Nobody knows yet how it ended.
+        Some(words) => Err(words),
+        None => Ok(told.report.references),
+    }
+}
