@@ -22,7 +22,7 @@ pub mod part;
 pub mod parts;
 pub mod problem;
 pub mod references;
-mod removals;
+pub mod removals;
 pub mod repositories;
 pub mod sampler;
 pub mod shapes;

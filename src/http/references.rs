@@ -38,9 +38,11 @@ pub async fn set_head(
         let message = format!("HEAD of {} would point at {branch}", one.name);
         return Ok(Json(Changed { message, changed: false }));
     }
-    (api.hooks.set_head)(one.id, branch.clone()).await.map_err(Problem::refused)?;
-    let detail = serde_json::json!({ "id": one.id, "branch": branch });
+    let ended = (api.hooks.set_head)(one.id, branch.clone()).await;
+    // Also where it is not known to have ended well: it may stand all the same.
+    let detail = serde_json::json!({ "id": one.id, "branch": branch, "error": ended.as_ref().err() });
     record(&api, "repo.set-head", &one.name, ask.reason.as_deref(), detail).await?;
+    ended.map_err(Problem::refused)?;
     let message = format!("HEAD of {} points at {branch}", one.name);
     Ok(Json(Changed { message, changed: true }))
 }
@@ -60,17 +62,15 @@ pub async fn change(
         return Err(Problem::bad_request(format!("1 to {MOST} references are changed at once, not {given}")));
     }
     let commands: Vec<Command> = ask.changes.iter().map(command).collect::<Result<_, Problem>>()?;
-    let ended = (api.hooks.change_references)(one.id, commands, ask.atomic).await;
-    let changes: Vec<ReferenceChanged> = ended
-        .map_err(Problem::refused)?
-        .into_iter()
-        .map(|(name, refused)| ReferenceChanged { name: name.to_string(), refused })
-        .collect();
-    if changes.iter().any(|change| change.refused.is_none()) {
-        let detail = serde_json::json!({ "id": one.id, "asked": ask.changes, "ended": changes });
-        record(&api, "repo.references", &one.name, ask.reason.as_deref(), detail).await?;
-    }
-    Ok(Json(ReferencesChanged { changes }))
+    let ended = (api.hooks.change_references)(one.id, commands, ask.atomic).await.map(|ended| {
+        let shown =
+            ended.into_iter().map(|(name, refused)| ReferenceChanged { name: name.to_string(), refused });
+        shown.collect::<Vec<_>>()
+    });
+    let (done, error) = (ended.as_ref().ok(), ended.as_ref().err());
+    let detail = serde_json::json!({ "id": one.id, "asked": ask.changes, "ended": done, "error": error });
+    record(&api, "repo.references", &one.name, ask.reason.as_deref(), detail).await?;
+    Ok(Json(ReferencesChanged { changes: ended.map_err(Problem::refused)? }))
 }
 
 async fn present(api: &Api, name: &str) -> Result<Repository, Problem> {

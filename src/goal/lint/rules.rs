@@ -5,7 +5,7 @@ use crate::goal::session::plan::Plan;
 use crate::goal::text::At;
 use crate::goal::token::{Token, tokens};
 use crate::goal::value::Value;
-use crate::goal::{Engine, Goal};
+use crate::goal::{Engine, Goal, header};
 
 /// The tokens of a query with the depth of parentheses that each stands in.
 struct Text<'a> {
@@ -169,7 +169,11 @@ impl<'a> Text<'a> {
     fn text_param(&self, goal: &Goal, name: &str) -> Option<At> {
         let Some(Value::Text(text)) = goal.params.get(name) else { return None };
         // In quotes it is meant to be one.
-        if !goal.text.contains(&format!("{name} = {text}")) {
+        let lines = header::read(&goal.text).map(|header| header.lines).unwrap_or_default();
+        let params = lines.iter().filter(|line| line.key == "param");
+        let mut values =
+            params.filter_map(|line| line.value.split_once('=')).filter(|(one, _)| one.trim() == name);
+        if values.any(|(_, value)| value.trim().starts_with(['"', '\''])) {
             return None;
         }
         let is_any =

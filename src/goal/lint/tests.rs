@@ -45,7 +45,7 @@ fn each_rule_is_broken_by_its_example_and_by_it_alone() {
         ("no-reason", String::new(), GOOD.replace(", 'r' AS reason", "")),
         ("unused-param", "-- param: age = 7d\n".into(), GOOD.to_owned()),
         ("text-param", "-- param: size = big\n".into(), end("AND bytes > :size")),
-        ("text-param", "-- param: size = big\n".into(), end("AND bytes <= :size")),
+        ("text-param", "-- param: size=big\n".into(), end("AND bytes <= :size")),
         ("text-param", "-- param: size = big\n".into(), end("AND :size < bytes")),
         ("not-in-null", String::new(), end("AND id NOT IN (SELECT repository_id FROM findings)")),
         ("union-distinct", String::new(), format!("{GOOD} UNION {GOOD}")),

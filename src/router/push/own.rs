@@ -87,7 +87,7 @@ async fn run(
     let (lanes, intake) = Intake::begin(pushing, view, &asked.commands).await;
     if lanes.len() < quorum(view.repository.seats) as usize {
         let have = lanes.len();
-        intake.leave(pushing).await;
+        intake.leave(pushing);
         return Err(format!("{have} copies can be changed now, too few to agree: try again"));
     }
     // Closed: nothing comes.

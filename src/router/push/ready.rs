@@ -91,14 +91,17 @@ impl Intake {
     }
 
     /// Nothing comes of it: every copy forgets what it took.
-    pub(super) async fn leave(mut self, pushing: &Pushing) {
+    pub(super) fn leave(mut self, pushing: &Arc<Pushing>) {
         self.calls.abort_all();
-        let takers: Vec<Taker> = self.takers.into_values().collect();
-        let_go(pushing, self.repository, &takers).await;
+        let_go(pushing, self.repository, self.takers.into_values().collect());
     }
 
     /// Waits until all have answered; once enough have, the rest has as long again as all took so far.
-    pub(super) async fn gather(mut self, pushing: &Pushing, begun: Instant) -> Result<Gathered, Unready> {
+    pub(super) async fn gather(
+        mut self,
+        pushing: &Arc<Pushing>,
+        begun: Instant,
+    ) -> Result<Gathered, Unready> {
         let (mut readies, mut failed) = (Vec::new(), Vec::new());
         let mut until = None;
         loop {
@@ -135,8 +138,7 @@ impl Intake {
             Err(_) => Vec::new(),
         };
         let unused = self.takers.into_values().filter(|taker| !used.contains(&taker.place.id));
-        let unused: Vec<Taker> = unused.collect();
-        let_go(pushing, self.repository, &unused).await;
+        let_go(pushing, self.repository, unused.collect());
         gathered
     }
 }
@@ -179,18 +181,26 @@ async fn take(pushing: &Pushing, id: RepositoryId, place: &Place, ask: &IngestRe
     }
 }
 
-/// Tells agents that nothing more comes. One that cannot be told forgets by itself.
-pub(super) async fn let_go(pushing: &Pushing, id: RepositoryId, takers: &[Taker]) {
-    let drops = takers.iter().map(|taker| async move {
-        let (to, within) = (&taker.place.end, pushing.settings.call);
-        if let Err(error) = pushing.agents.drop_ingest(to, id, &taker.ingest, within).await {
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "an agent was not told that a push is over"
-            );
-        }
+/// Tells agents that nothing more comes, while the push goes on: one that hangs is no reason to wait. One that cannot
+/// be told forgets by itself.
+pub(super) fn let_go(pushing: &Arc<Pushing>, id: RepositoryId, takers: Vec<Taker>) {
+    if takers.is_empty() {
+        return;
+    }
+    let told = Arc::clone(pushing);
+    pushing.tasks.spawn(async move {
+        let drops = takers.iter().map(|taker| {
+            let pushing = &told;
+            async move {
+                let (to, within) = (&taker.place.end, pushing.settings.call);
+                if let Err(error) = pushing.agents.drop_ingest(to, id, &taker.ingest, within).await {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::debug!(error, "an agent was not told that a push is over");
+                }
+            }
+        });
+        join_all(drops).await;
     });
-    join_all(drops).await;
 }
 
 /// Those that say the same of every command are ready, if they are enough; the largest group is believed.

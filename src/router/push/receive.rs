@@ -118,7 +118,7 @@ async fn push(
     let bytes = match pour(rest, lanes, settings.stall, settings.largest).await {
         // Git's client sends a pack of nothing rather than no pack.
         Ok(0) if asked.brings_objects() => {
-            intake.leave(pushing).await;
+            intake.leave(pushing);
             pushing.metrics.ended("refused", 0, begun.elapsed());
             let report = Report::unpack_failed(names(&asked), "eof before pack header was fully read");
             return Answer::whole(200, TYPE, report.encode(asked.wishes));
@@ -128,7 +128,7 @@ async fn push(
         // Why nobody takes it, the calls say: objects that are not good are refused before their end.
         Err(PourError::Nobody) => 0,
         Err(error @ PourError::TooLarge(_)) => {
-            intake.leave(pushing).await;
+            intake.leave(pushing);
             pushing.metrics.ended("refused", 0, begun.elapsed());
             let report = Report::unpack_failed(names(&asked), &error.to_string());
             return Answer::whole(200, TYPE, report.encode(asked.wishes));
@@ -234,7 +234,7 @@ impl Task {
             Err(Unready::Few(why)) => refuse(&asked, &why),
             Ok(gathered) => {
                 barred.extend(gathered.unfit.clone());
-                place(&pushing, id, &asked, &barred, &gathered, &gone).await
+                place(&pushing, id, &asked, &barred, gathered, &gone).await
             }
         };
         tracing::info!(
@@ -253,14 +253,14 @@ fn refuse(asked: &Asked, why: &str) -> Told {
 }
 
 async fn place(
-    pushing: &Pushing,
+    pushing: &Arc<Pushing>,
     id: RepositoryId,
     asked: &Asked,
     barred: &BTreeMap<RefName, String>,
-    gathered: &Gathered,
+    gathered: Gathered,
     gone: &CancellationToken,
 ) -> Told {
-    let placed = line::open(pushing, id, asked, barred, gathered, gone).await;
+    let placed = line::open(pushing, id, asked, barred, &gathered, gone).await;
     let told = match placed {
         Ok(Placed::Open(open, judged)) => {
             let (gathered, commands) = (&gathered, &judged.commands);
@@ -279,7 +279,7 @@ async fn place(
             refuse(asked, "the database is away: nobody can push now")
         }
     };
-    let_go(pushing, id, &gathered.ready).await;
+    let_go(pushing, id, gathered.ready);
     told
 }
 
