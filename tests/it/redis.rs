@@ -38,6 +38,7 @@ fn whatever_happens_to_redis_each_finding_is_repaired_once_and_at_most_a_sweep_l
     let absent = one_more_copy(&fleet, "r0");
     redis.start();
     redis_is_away(&fleet, false);
+    a_worker_listens(&redis);
     let reminded = one_more_copy(&fleet, "r1");
     redis.done("FLUSHALL");
     let flushed = one_more_copy(&fleet, "r2");
@@ -53,6 +54,7 @@ fn whatever_happens_to_redis_each_finding_is_repaired_once_and_at_most_a_sweep_l
     let killed = one_more_copy(&fleet, "r5");
     redis.start();
     redis_is_away(&fleet, false);
+    a_worker_listens(&redis);
     let again = one_more_copy(&fleet, "r6");
 
     for (what, ended) in [("reminded", &reminded), ("after a restart", &again)] {
@@ -99,6 +101,14 @@ fn a_copy_that_missed_a_push_is_brought_up_at_once_by_the_routers_wish() {
         let copies = fleet.copies("thing");
         let behind = copies.iter().filter(|copy| !references(&copy.path).contains("refs/heads/one"));
         if behind.count() == 0 { Ok(()) } else { Err(format!("{copies:#?}\n{}", fleet.said())) }
+    });
+}
+
+/// Whoever sends is back before whoever listens may be: each tries by itself, seconds apart.
+fn a_worker_listens(redis: &Redis) {
+    until("a worker waits for reminders", secs(20), || {
+        let clients = redis.ask("INFO clients").unwrap_or_default();
+        if clients.contains("blocked_clients:1") { Ok(()) } else { Err(clients) }
     });
 }
 
