@@ -230,7 +230,7 @@ impl Agents {
     /// # Errors
     /// As [`CallError`].
     pub async fn epochs(&self, to: &End, id: RepositoryId) -> Result<EpochsAnswer, CallError> {
-        let grant = self.sign(to, &Wish::about(Action::Verify, Some(id)));
+        let grant = self.sign(to, &Wish::about(Action::Observe, Some(id)));
         self.call(to, &grant, Method::GET, &format!("/v1/repositories/{id}/epochs")).answer(SHORT).await
     }
 

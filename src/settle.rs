@@ -24,6 +24,9 @@ mod adopt;
 
 pub use adopt::{Adopted, adopt};
 
+/// How often a push is taken over again in one go, because agents have seen higher epochs.
+const ROUNDS: usize = 3;
+
 /// How settling is done.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -79,15 +82,24 @@ impl Settler<'_> {
     /// # Errors
     /// When the engine fails; agents that fail are not errors.
     pub async fn settle(&self, id: RepositoryId, own: Option<(i64, i64)>) -> database::Result<Ended> {
-        let Some(taken) = pushes::take_over(self.database, id, self.by, own, self.lease()).await? else {
-            return Ok(Ended::Nothing);
-        };
-        let span = tracing::info_span!("push.settle", repository.id = %id, push.id = taken.closing.id);
-        let work = tracing::Instrument::instrument(self.decided(&taken), span);
-        tokio::select! {
-            ended = work => ended,
-            () = self.keep(&taken) => Ok(Ended::Nothing),
+        let mut own = own;
+        for _ in 0..ROUNDS {
+            let Some(taken) = pushes::take_over(self.database, id, self.by, own, self.lease()).await? else {
+                return Ok(Ended::Nothing);
+            };
+            let span = tracing::info_span!("push.settle", repository.id = %id, push.id = taken.closing.id);
+            let work = tracing::Instrument::instrument(self.decided(&taken), span);
+            let ended = tokio::select! {
+                ended = work => ended?,
+                () = self.keep(&taken) => Some(Ended::Nothing),
+            };
+            match ended {
+                Some(ended) => return Ok(ended),
+                // Once more, under an epoch above those that agents have seen.
+                None => own = Some((taken.closing.id, taken.closing.epoch)),
+            }
         }
+        Ok(Ended::Waits("agents go on to see higher epochs than the database gives".to_owned()))
     }
 
     fn lease(&self) -> Millis {
@@ -105,50 +117,73 @@ impl Settler<'_> {
         }
     }
 
-    async fn decided(&self, taken: &TakenOver) -> database::Result<Ended> {
+    /// None: agents have seen higher epochs than the database gave, which gives higher ones from now on.
+    async fn decided(&self, taken: &TakenOver) -> database::Result<Option<Ended>> {
         let Some(base) = taken.repository.checksum else {
-            return self.person(taken, "the database holds no definitive checksum").await;
+            return self.person(taken, "the database holds no definitive checksum").await.map(Some);
         };
         let (seats, base_version) = (taken.repository.seats, taken.closing.base_version);
         let open = Open { base_version, base, new: taken.new, seats };
-        let fenced = self.fence(taken).await;
+        let (fenced, ahead) = self.fence(taken).await;
+        if self.catch_up(taken.repository.id, ahead).await? {
+            return Ok(None);
+        }
         let told = Told { taken, open: &open, fenced: &fenced };
-        match decide(&taken.voters, &fenced, &open) {
-            Settled::Wait => Ok(Ended::Waits(told.reached())),
-            Settled::Person(why) => self.person(taken, &words(&why, &taken.places)).await,
+        let ended = match decide(&taken.voters, &fenced, &open) {
+            Settled::Wait => Ended::Waits(told.reached()),
+            Settled::Person(why) => self.person(taken, &words(&why, &taken.places)).await?,
             Settled::Aborted { equal, .. } => {
                 let equal = told.with_followers(equal, &open.base);
-                self.close(taken, false, &equal).await
+                self.close(taken, false, &equal).await?
             }
-            Settled::Committed { bring, equal, .. } => self.commit(&told, &bring, equal).await,
-        }
+            Settled::Committed { bring, equal, .. } => self.commit(&told, &bring, equal).await?,
+        };
+        Ok(Some(ended))
     }
 
-    /// Fences every copy that reads: voters, and those that follow, who may have the commands too.
-    async fn fence(&self, taken: &TakenOver) -> Vec<Fenced> {
+    /// Where agents have seen a higher epoch: whether it is above what the database gave, which then went back.
+    async fn catch_up(&self, id: RepositoryId, ahead: Vec<&End>) -> database::Result<bool> {
+        let asks = ahead.into_iter().map(|end| self.agents.epochs(end, id));
+        let seen = join_all(asks).await.into_iter().filter_map(Result::ok).map(|seen| seen.push).max();
+        let raised = match seen {
+            Some(seen) => pushes::catch_up(self.database, id, seen).await?,
+            None => false,
+        };
+        if raised {
+            tracing::warn!(
+                repository.id = id.0,
+                "agents have seen higher push epochs than the database gave: it went back"
+            );
+        }
+        Ok(raised)
+    }
+
+    /// Fences every copy that reads: voters, and those that follow, who may have the commands too. Who has seen a
+    /// higher epoch stands apart.
+    async fn fence<'t>(&self, taken: &'t TakenOver) -> (Vec<Fenced>, Vec<&'t End>) {
         let reads = |place: &&Place| matches!(place.state, ReplicaState::Live | ReplicaState::Leaving);
         // An offline fileserver is asked too: what was last seen of it may be over.
         let asks = taken.places.iter().filter(reads).filter(|place| !place.empty).map(|place| async move {
             let ask = FenceRequest { epoch: taken.fence() };
             let (to, id) = (&place.end, taken.repository.id);
             let call = self.agents.fence(to, id, taken.closing.epoch, &ask, self.bounds.fence).await;
+            let (voter, nothing) = (place.id, Fenced { voter: place.id, checksum: None, journal_version: 0 });
             match call {
-                Ok(told) => Some(Fenced {
-                    voter: place.id,
-                    checksum: Some(told.checksum),
-                    journal_version: told.journal_version,
-                }),
-                Err(error) if is_bad(&error) => {
-                    Some(Fenced { voter: place.id, checksum: None, journal_version: 0 })
+                Ok(told) => {
+                    let (checksum, journal_version) = (Some(told.checksum), told.journal_version);
+                    (Some(Fenced { voter, checksum, journal_version }), None)
                 }
+                Err(error) if is_bad(&error) => (Some(nothing), None),
                 Err(error) => {
+                    let ahead = is_ahead(&error).then_some(&place.end);
                     let error = &error as &dyn std::error::Error;
                     tracing::info!(error, fileserver.name = place.end.name, "a copy could not be fenced");
-                    None
+                    (None, ahead)
                 }
             }
         });
-        join_all(asks).await.into_iter().flatten().collect()
+        let (fenced, ahead): (Vec<_>, Vec<_>) = join_all(asks).await.into_iter().unzip();
+        (fenced.into_iter().flatten().collect(), ahead.into_iter().flatten().collect())
     }
 
     /// Brings the others to what those have that have it; it stands once a quorum is equal.
@@ -277,4 +312,9 @@ fn end_of(places: &[Place], id: FileserverId) -> Option<&End> {
 /// Whether an answer says that the copy there is damaged or gone, which is an answer.
 fn is_bad(error: &CallError) -> bool {
     matches!(error, CallError::Refused(refusal) if matches!(refusal.code, RefusalCode::Damaged | RefusalCode::NotFound))
+}
+
+/// Whether an answer says that a higher epoch was seen there.
+fn is_ahead(error: &CallError) -> bool {
+    matches!(error, CallError::Refused(refusal) if refusal.code == RefusalCode::OldEpoch)
 }

@@ -384,6 +384,7 @@ async fn a_push_whose_router_died_before_its_commits_is_settled_by_its_voters() 
             new: after(&KEY, &before.checksum.unwrap(), &commands).unwrap(),
             ready: &ready,
             lease_ms: -1,
+            above: 0,
         };
         assert!(matches!(pushes::open(fleet.db(), &ask).await.unwrap(), Opened::Open(_)));
         let (database, agents) = (fleet.db(), &fleet.pushing.agents);

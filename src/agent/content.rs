@@ -7,7 +7,7 @@
 mod disk;
 mod foreign;
 mod hygiene;
-mod identity;
+pub(super) mod identity;
 mod import;
 mod install;
 mod leavings;

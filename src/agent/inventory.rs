@@ -10,6 +10,7 @@ pub(super) mod look;
 mod pushed;
 pub(super) mod sweep;
 
+use super::content::identity;
 use super::durable::{self, Sync};
 use super::layout::Layout;
 use crate::model::Millis;
@@ -63,6 +64,8 @@ struct Entry {
     /// Bytes beside the packs, as last measured.
     rest: i64,
     changed: bool,
+    /// As it stands beside the repository; 0: not known.
+    version: i64,
     /// The sweep that last met it.
     sweep: u32,
 }
@@ -87,6 +90,8 @@ pub(super) struct Marked {
 struct Kept {
     expected: Print,
     rest: i64,
+    #[serde(default)]
+    version: i64,
 }
 
 impl Inventory {
@@ -195,6 +200,7 @@ impl Inventory {
                 present: entry.seen.is_some(),
                 changed: entry.changed,
                 bytes: entry.bytes,
+                version: entry.version,
             });
         }
         page
@@ -242,6 +248,7 @@ impl Inventory {
             Some(_) => look::measure(&self.layout.repository(id))?,
             None => 0,
         };
+        let version = self.version_beside(id);
         let mut inner = self.lock();
         let later = inner.entries.get(&id).is_some_and(|entry| entry.changed && entry.generation > looked_at);
         let print = looked.map(|looked| looked.print);
@@ -250,6 +257,7 @@ impl Inventory {
             entry.seen = print;
             entry.changed = later;
             entry.bytes = bytes;
+            entry.version = version;
             entry.rest = looked.map_or(0, |looked| bytes.saturating_sub(looked.packs));
         });
         let entry = inner.entries.get(&id).copied().unwrap_or_default();
@@ -267,8 +275,13 @@ impl Inventory {
                 _ => Ok(()),
             };
         };
-        let text = serde_json::to_vec(&Kept { expected, rest: entry.rest })?;
+        let text = serde_json::to_vec(&Kept { expected, rest: entry.rest, version: entry.version })?;
         durable::write(&path, &text, Sync::Whole)
+    }
+
+    /// The version that was last committed in it, by what stands beside it; 0: nothing readable does.
+    fn version_beside(&self, id: RepositoryId) -> i64 {
+        identity::read(&self.layout.identity(id)).map_or(0, |identity| identity.version)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

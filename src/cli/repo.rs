@@ -104,7 +104,7 @@ pub fn render(one: &RepositoryShown) -> String {
     });
     let columns = ["FILESERVER", "RACK", "STATE", "IN SYNC", "CHECKSUM", "VERIFIED", "PATH"];
     format!(
-        "{} (repository {}{})\n{}{} copies wanted; {} seats, {} must agree on a push; version {}; checksum {}\n\n{}{}",
+        "{} (repository {}{})\n{}{} copies wanted; {} seats, {} must agree on a push; version {}; checksum {}\n{}\n{}{}",
         one.name,
         one.id,
         one.removed_at.map_or_else(String::new, |at| format!(", removed {}", moment(at, now))),
@@ -114,6 +114,7 @@ pub fn render(one: &RepositoryShown) -> String {
         quorum(one.seats),
         one.version,
         one.checksum.as_deref().unwrap_or("-"),
+        one.pushes_wait.as_ref().map_or_else(String::new, |why| format!("pushes wait: {why}\n")),
         output::table(&columns, rows),
         removals::quarantined(&one.quarantined, now),
     )

@@ -59,6 +59,9 @@ fn repository(text: &mut String, one: &RepositoryShown, why: &Why) {
         "  {} copies wanted, {} seats, version {}, checksum {checksum}",
         one.wanted, one.seats, one.version
     );
+    if let Some(wait) = &one.pushes_wait {
+        let _ = writeln!(text, "  pushes wait: {wait}");
+    }
     for replica in &one.replicas {
         let _ = writeln!(
             text,

@@ -54,6 +54,8 @@ pub(super) struct Compared {
     pub(super) changed: usize,
     /// There, not believed.
     pub(super) untracked: usize,
+    /// With versions that the database does not know.
+    pub(super) ahead: usize,
     /// Rows that were written.
     pub(super) rows: u64,
 }
@@ -112,6 +114,7 @@ fn empty(start_id: &str, since: Option<i64>) -> Compared {
         missing: 0,
         changed: 0,
         untracked: 0,
+        ahead: 0,
         rows: 0,
     }
 }
@@ -191,8 +194,14 @@ impl Walk<'_> {
         };
         let window =
             Window { entries, expected: &expected, known: &known, busy: &self.busy, whole: self.whole };
-        let (differences, held) = window.differences();
+        let (mut differences, held) = window.differences();
+        let journalled = window.journalled();
+        if !journalled.is_empty() {
+            // Asked after the agent was: see there.
+            differences.ahead = inventory::ahead(self.db, &journalled).await?;
+        }
         self.held = self.held.min(held.unwrap_or(i64::MAX));
+        self.sum.ahead += differences.ahead.len();
         self.sum.missing += differences.missing.len();
         self.sum.changed += differences.changed.len();
         self.sum.untracked += differences.untracked.len();

@@ -166,7 +166,8 @@ impl Stage {
         let machine = machines.get_mut(machine).unwrap();
         machine.generation += 1;
         let generation = machine.generation;
-        let entry = InventoryEntry { repository, generation, present, changed: false, bytes: 100 };
+        let entry =
+            InventoryEntry { repository, generation, present, changed: false, bytes: 100, version: 0 };
         machine.entries.insert(repository, entry);
     }
 

@@ -54,6 +54,26 @@ fn numbers(ids: &[RepositoryId]) -> Ids {
     Ids(ids.iter().map(|id| id.0).collect())
 }
 
+/// Of copies on a fileserver, with the versions that its agent journalled: those above what the database knows, though
+/// no push is open that could explain it. To be asked after the agent was: what it committed is then open or closed.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn ahead(db: &Database, journalled: &[(RepositoryId, i64)]) -> Result<Vec<(RepositoryId, i64)>> {
+    let text = db.engine().text(
+        "/* inventory::ahead, sqlite */ SELECT p.id, s.value->>'generation' FROM json_each($1) AS s \
+           JOIN repositories p ON p.id = s.value->>'id' \
+          WHERE p.version < s.value->>'generation' AND p.removed_at IS NULL \
+            AND NOT EXISTS (SELECT 1 FROM pushes u WHERE u.repository_id = p.id AND u.state = 'open') ORDER BY p.id",
+        "/* inventory::ahead, postgres */ SELECT p.id, s.generation \
+           FROM jsonb_to_recordset($1) AS s (id BIGINT, generation BIGINT) JOIN repositories p ON p.id = s.id \
+          WHERE p.version < s.generation AND p.removed_at IS NULL \
+            AND NOT EXISTS (SELECT 1 FROM pushes u WHERE u.repository_id = p.id AND u.state = 'open') ORDER BY p.id",
+    );
+    on!(db, p => sqlx::query_as(text).bind(Json(seen(journalled))).fetch_all(p).await)
+        .doing("looking for copies that know more than the database")
+}
+
 /// Flags from one comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Differences {
@@ -63,6 +83,8 @@ pub struct Differences {
     pub changed: Vec<(RepositoryId, i64)>,
     /// There, not believed.
     pub untracked: Vec<(RepositoryId, i64)>,
+    /// With a journalled version that the database does not know.
+    pub ahead: Vec<(RepositoryId, i64)>,
     /// Agree again: their flags 'missing' and 'untracked' go ('changed' goes by verification).
     pub agree: Vec<RepositoryId>,
 }
@@ -90,8 +112,12 @@ pub async fn record(db: &Database, fileserver: FileserverId, differences: &Diffe
     for chunk in differences.untracked.chunks(CHUNK) {
         rows += retrying!(untracked(db, fileserver, chunk).await)?;
     }
+    for chunk in differences.ahead.chunks(CHUNK) {
+        rows += lose(db, fileserver, chunk).await?;
+    }
     for chunk in differences.agree.chunks(CHUNK) {
         rows += agree(db, fileserver, &numbers(chunk)).await?;
+        rows += regain(db, fileserver, &numbers(chunk)).await?;
     }
     Ok(rows)
 }
@@ -187,6 +213,38 @@ async fn untracked(db: &Database, fileserver: FileserverId, chunk: &[(Repository
     on_writer!(db, p => sqlx::query(text).bind(fileserver).bind(Json(seen(chunk)))
         .execute(p).await.map(|done| done.rows_affected()))
     .doing("flagging untracked copies")
+}
+
+async fn lose(db: &Database, fileserver: FileserverId, chunk: &[(RepositoryId, i64)]) -> Result<u64> {
+    let text = db.engine().text(
+        "/* inventory::lose, sqlite */ INSERT INTO lost_histories (repository_id, fileserver_id, version, since) \
+         SELECT s.value->>'id', $1, s.value->>'generation', (SELECT now FROM clock) FROM json_each($2) AS s WHERE true \
+         ON CONFLICT (repository_id, fileserver_id) DO UPDATE SET version = excluded.version \
+          WHERE lost_histories.version <> excluded.version",
+        "/* inventory::lose, postgres */ INSERT INTO lost_histories (repository_id, fileserver_id, version, since) \
+         SELECT s.id, $1, s.generation, (SELECT now FROM clock) \
+           FROM jsonb_to_recordset($2) AS s (id BIGINT, generation BIGINT) \
+         ON CONFLICT (repository_id, fileserver_id) DO UPDATE SET version = excluded.version \
+          WHERE lost_histories.version <> excluded.version",
+    );
+    on_writer!(db, p => sqlx::query(text).bind(fileserver).bind(Json(seen(chunk)))
+        .execute(p).await.map(|done| done.rows_affected()))
+    .doing("flagging copies that know more than the database")
+}
+
+/// Forgets, of these copies, what was lost and is known again, or was decided.
+async fn regain(db: &Database, fileserver: FileserverId, ids: &Ids) -> Result<u64> {
+    let text = db.engine().text(
+        "/* inventory::regain, sqlite */ DELETE FROM lost_histories WHERE fileserver_id = $1 \
+            AND repository_id IN (SELECT value FROM json_each($2)) \
+            AND version <= COALESCE((SELECT p.version FROM repositories p WHERE p.id = lost_histories.repository_id), version)",
+        "/* inventory::regain, postgres */ DELETE FROM lost_histories WHERE fileserver_id = $1 \
+            AND repository_id = ANY($2) \
+            AND version <= COALESCE((SELECT p.version FROM repositories p WHERE p.id = lost_histories.repository_id), version)",
+    );
+    on_writer!(db, p => sqlx::query(text).bind(fileserver).bind(ids)
+        .execute(p).await.map(|done| done.rows_affected()))
+    .doing("forgetting what was lost and is known again")
 }
 
 async fn agree(db: &Database, fileserver: FileserverId, ids: &Ids) -> Result<u64> {

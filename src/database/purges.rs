@@ -214,6 +214,11 @@ pub(super) async fn bury(tx: &mut Tx, id: RepositoryId) -> Result<()> {
     within!(&mut *tx, c => sqlx::query("/* purges::no_adoption */ DELETE FROM adoptions WHERE repository_id = $1")
         .bind(id).execute(c).await.map(drop))
     .doing(doing)?;
+    within!(&mut *tx, c => sqlx::query(
+        "/* purges::no_loss */ DELETE FROM lost_histories WHERE repository_id = $1",
+    )
+    .bind(id).execute(c).await.map(drop))
+    .doing(doing)?;
     within!(tx, c => sqlx::query(
         "/* purges::end */ DELETE FROM repositories WHERE id = $1 AND removed_at IS NOT NULL",
     )

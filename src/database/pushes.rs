@@ -24,9 +24,14 @@ mod adopt;
 mod close;
 mod settle;
 
-pub use adopt::{Adoption, adopt, adoption, fence_all, history_lost, wish_adoption};
+pub use adopt::{
+    Adoption, adopt, adoption, catch_up, fence_all, history_lost, is_history_lost, wish_adoption,
+};
 pub use close::{Closing, abort, commit};
 pub use settle::{TakenOver, close_settled, expired, take_over, undecided};
+
+/// What an agent tells of an epoch from here on is not believed: none was ever given.
+const HIGHEST_EPOCH: i64 = 1 << 62;
 
 /// A replica as a push sees it, with how its agent is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,6 +223,8 @@ pub struct Opening<'a> {
     pub ready: &'a [FileserverId],
     /// How long it is its router's without a renewal.
     pub lease_ms: Millis,
+    /// The highest push epoch that an agent has seen: the push's is above it, also where the database went back.
+    pub above: i64,
 }
 
 /// A push that is open.
@@ -279,7 +286,7 @@ async fn try_open(db: &Database, ask: &Opening<'_>) -> Result<Opened> {
         Ok(chosen) => chosen,
         Err(few) => return Ok(Opened::TooFew(few)),
     };
-    let epoch = raise_epoch(&mut tx, row.id).await?;
+    let epoch = raise_epoch(&mut tx, row.id, ask.above).await?;
     let id = insert(&mut tx, ask, epoch, &chosen.voters).await?;
     tx.commit().await?;
     let (base_version, new, seats) = (ask.base_version, ask.new, row.seats);
@@ -308,12 +315,14 @@ async fn in_the_way(tx: &mut Tx, row: &Repository, base_version: i64) -> Result<
     Ok(ahead.map(Opened::Busy).or(moved))
 }
 
-/// The next push epoch of a repository whose row is locked.
-async fn raise_epoch(tx: &mut Tx, repository: RepositoryId) -> Result<i64> {
+/// The next push epoch of a repository whose row is locked, above one that was seen elsewhere.
+async fn raise_epoch(tx: &mut Tx, repository: RepositoryId, above: i64) -> Result<i64> {
     within!(tx, c => sqlx::query_scalar(
-        "/* pushes::raise_epoch */ UPDATE repositories SET push_epoch = push_epoch + 1 WHERE id = $1 RETURNING push_epoch",
+        "/* pushes::raise_epoch */ UPDATE repositories \
+            SET push_epoch = 1 + CASE WHEN push_epoch < $2 AND $2 < $3 THEN $2 ELSE push_epoch END \
+          WHERE id = $1 RETURNING push_epoch",
     )
-    .bind(repository).fetch_one(c).await)
+    .bind(repository).bind(above).bind(HIGHEST_EPOCH).fetch_one(c).await)
     .doing("giving a push its epoch")
 }
 

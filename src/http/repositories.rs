@@ -5,6 +5,7 @@ use super::problem::{Answer, Problem, did_you_mean};
 use super::removals::{quarantined, removed_by_id};
 use super::shapes::{Changed, ReplicaShown, RepositoryList, RepositoryRow, RepositoryShown, SetWanted};
 use super::state::Api;
+use crate::database::pushes::{self, Standing};
 use crate::database::{fileservers, repositories};
 use crate::model::fleet::{Fileserver, Health, Replica, ReplicaState, Repository, quorum};
 use crate::model::id::{FileserverId, RepositoryId};
@@ -140,9 +141,31 @@ pub async fn shown(api: &Api, mut one: Repository) -> Result<RepositoryShown, Pr
         version: one.version,
         checksum: one.checksum.map(|checksum| checksum.shown()),
         removed_at: one.removed_at,
+        pushes_wait: pushes_wait(&pushes::standing(&api.db, one.id).await?),
         replicas,
         quarantined: quarantined(api, one.id).await?,
     })
+}
+
+/// What holds pushes up longer than another push does.
+fn pushes_wait(standing: &Standing) -> Option<String> {
+    if let Some(lock) = &standing.lock {
+        let why = if lock.reason.is_empty() { "it is being repaired" } else { &lock.reason };
+        return Some(format!(
+            "the write lock is held, for {} s if nobody renews it: {why}",
+            lock.left_ms / 1000 + 1
+        ));
+    }
+    let ahead = standing.ahead.as_ref()?;
+    match &ahead.undecided {
+        Some(why) => Some(format!("push {} waits for a person: {why}", ahead.id)),
+        None if ahead.left_ms < 0 => Some(format!(
+            "the router of push {} is gone for {} s; it will be settled",
+            ahead.id,
+            -ahead.left_ms / 1000
+        )),
+        None => None,
+    }
 }
 
 /// Where clients find it: below the routers' address, by its name as addresses have it.

@@ -284,6 +284,9 @@ pub struct RepositoryShown {
     /// When it was removed; its copies serve nothing since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<Millis>,
+    /// Why pushes to it wait now, in words; none: they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pushes_wait: Option<String>,
     /// Its copies.
     pub replicas: Vec<ReplicaShown>,
     /// Its copies that were set aside: they serve nothing.

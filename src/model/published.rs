@@ -4,7 +4,7 @@
 //! finds a table that stands in neither half.
 
 /// What goals may read, by name.
-pub const PUBLISHED: [&str; 30] = [
+pub const PUBLISHED: [&str; 31] = [
     "adoptions",
     "attempt_history",
     "attempts",
@@ -24,6 +24,7 @@ pub const PUBLISHED: [&str; 30] = [
     "inventory",
     "leases",
     "limits",
+    "lost_histories",
     "observations",
     "pauses",
     "pushes",

@@ -19,7 +19,7 @@
 //! | `GET /v1/quarantine?after=PATH&limit=N` | observe | [`QuarantinePage`] |
 //! | `PUT /v1/repositories/{id}/import/pack?object_format=F` (body: a pack; none sent for an empty repository) | import | [`PackAnswer`] |
 //! | `POST /v1/repositories/{id}/import` (body [`ImportRequest`]) | import | [`ImportAnswer`] |
-//! | `GET /v1/repositories/{id}/epochs` | verify | [`EpochsAnswer`](super::contents::EpochsAnswer) |
+//! | `GET /v1/repositories/{id}/epochs` | observe | [`EpochsAnswer`](super::contents::EpochsAnswer) |
 //! | `PUT /v1/repositories/{id}/identity` (body [`Identity`]) | repair | 204 |
 //! | `GET /v1/contents?after=ID&limit=N` | observe | [`ContentsPage`](super::contents::ContentsPage) |
 //! | `POST /v1/repositories/{id}/pushes` (body [`IngestRequest`](push::IngestRequest)) | push | [`IngestAnswer`](push::IngestAnswer) |
@@ -221,6 +221,9 @@ pub struct InventoryEntry {
     pub changed: bool,
     /// Bytes on disk, as last measured.
     pub bytes: i64,
+    /// The version that was last committed here, as it stands beside the copy; 0: not known.
+    #[serde(default)]
+    pub version: i64,
 }
 
 /// A page of the inventory: entries with a generation above `since`, in the order of their

@@ -4,13 +4,14 @@
 //! looks as if the database had gone back. Nothing is deleted: what the others have they keep until they are brought
 //! to it, and then as lists of references.
 
-use super::{Settler, end_of, is_bad};
-use crate::database::pushes::Adoption;
+use super::{ROUNDS, Settler, end_of, is_ahead, is_bad};
+use crate::database::pushes::{Adoption, Place};
 use crate::database::{self, pushes, repositories};
+use crate::fleet::CallError;
 use crate::model::checksum::Checksum;
 use crate::model::fleet::ReplicaState;
 use crate::model::id::{FileserverId, RepositoryId};
-use crate::model::wire::push::FenceRequest;
+use crate::model::wire::push::{FenceAnswer, FenceRequest};
 use futures::future::join_all;
 
 /// What became of a wish to adopt.
@@ -35,23 +36,16 @@ pub enum Adopted {
 /// When the engine fails.
 pub async fn adopt(settler: &Settler<'_>, id: RepositoryId, from: FileserverId) -> database::Result<Adopted> {
     let refused = |why: &str| Ok(Adopted::Refused(why.to_owned()));
-    let Some(epoch) = pushes::fence_all(settler.database, id).await? else {
+    let places = pushes::places(settler.database, id).await?;
+    let Some((epoch, told)) = fence(settler, id, &places).await? else {
         return refused("there is no such repository");
     };
     let Some(row) = repositories::by_ids(settler.database, &[id]).await?.pop() else {
         return refused("there is no such repository");
     };
-    let places = pushes::places(settler.database, id).await?;
-    let reads = |state| matches!(state, ReplicaState::Live | ReplicaState::Leaving);
-    if !places.iter().any(|place| place.id == from && reads(place.state)) {
+    if !places.iter().any(|place| place.id == from && reads(place)) {
         return refused("there is no copy to adopt on that fileserver");
     }
-    let asks = places.iter().filter(|place| reads(place.state)).map(|place| async move {
-        let ask = FenceRequest { epoch: epoch - 1 };
-        let told = settler.agents.fence(&place.end, id, epoch, &ask, settler.bounds.fence).await;
-        (place.id, told)
-    });
-    let told = join_all(asks).await;
     let seen: Vec<_> =
         told.iter().filter_map(|(at, told)| told.as_ref().ok().map(|told| (*at, told))).collect();
     let Some((_, chosen)) = seen.iter().find(|(at, _)| *at == from) else {
@@ -77,4 +71,35 @@ pub async fn adopt(settler: &Settler<'_>, id: RepositoryId, from: FileserverId) 
         return Ok(Adopted::Done { checksum, version, equal: equal.len() });
     }
     refused("something was written meanwhile: look again")
+}
+
+/// What each copy that reads says behind the fence.
+type Told = Vec<(FileserverId, Result<FenceAnswer, CallError>)>;
+
+/// Fences every copy that reads under a new epoch, once more where agents have seen a higher one; none: there is no such
+/// repository.
+async fn fence(
+    settler: &Settler<'_>,
+    id: RepositoryId,
+    places: &[Place],
+) -> database::Result<Option<(i64, Told)>> {
+    for round in 1.. {
+        let Some(epoch) = pushes::fence_all(settler.database, id).await? else { return Ok(None) };
+        let asks = places.iter().filter(|place| reads(place)).map(|place| async move {
+            let ask = FenceRequest { epoch: epoch - 1 };
+            let told = settler.agents.fence(&place.end, id, epoch, &ask, settler.bounds.fence).await;
+            (place.id, told)
+        });
+        let told = join_all(asks).await;
+        let ahead = told.iter().filter(|(_, told)| told.as_ref().is_err_and(is_ahead));
+        let ahead = ahead.filter_map(|(at, _)| end_of(places, *at)).collect();
+        if round == ROUNDS || !settler.catch_up(id, ahead).await? {
+            return Ok(Some((epoch, told)));
+        }
+    }
+    Ok(None)
+}
+
+fn reads(place: &Place) -> bool {
+    matches!(place.state, ReplicaState::Live | ReplicaState::Leaving)
 }

@@ -2,7 +2,7 @@
 
 use super::outcome::Outcome;
 use super::{Worker, millis};
-use crate::database::{attempts, fileservers, inventory, replicas, repositories, tidying};
+use crate::database::{attempts, fileservers, inventory, pushes, replicas, repositories, tidying};
 use crate::model::Millis;
 use crate::model::attempt::{Attempt, AttemptEvent, Ending, Step};
 use crate::model::finding::Subject;
@@ -65,8 +65,8 @@ impl Worker {
         }
     }
 
-    /// Makes the next claim's epoch higher than what the agent has seen: after a restore of the database it may have
-    /// seen much more than that has given.
+    /// Makes the next claim's epoch and the next push's higher than what the agent has seen: after a restore of the
+    /// database it may have seen much more than that has given.
     async fn raise_epoch(&self, attempt: &Attempt) {
         let raised = async {
             let (repository, here) = (attempt.plan.repository_id?, attempt.plan.destination_id?);
@@ -74,7 +74,8 @@ impl Worker {
             let one = all.into_iter().find(|one| one.id == here)?;
             let end = End { name: one.name, url: one.url };
             let seen = self.agents.epochs(&end, repository).await.ok()?;
-            tidying::raise_epoch(&self.database, repository, seen.repair).await.ok()
+            let pushes = pushes::catch_up(&self.database, repository, seen.push).await.ok()?;
+            Some(tidying::raise_epoch(&self.database, repository, seen.repair).await.ok()? || pushes)
         };
         if let Some(true) = raised.await {
             tracing::warn!("the agent has seen higher epochs of the repository: the database went back");

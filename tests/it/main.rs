@@ -25,6 +25,7 @@ mod redis;
 mod references;
 mod refusals;
 mod removal;
+mod restore;
 mod resume;
 mod router;
 mod seats;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::path::Path;
 
 /// What the file says; none: it is not there or cannot be read.
-pub(super) fn read(path: &Path) -> Option<Identity> {
+pub(in crate::agent) fn read(path: &Path) -> Option<Identity> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 

@@ -27,10 +27,11 @@ impl Inventory {
             return self.settle(id, looked.as_ref(), generation).map(drop);
         }
         if known.is_some() {
-            let now = looked.map(|looked| looked.print);
+            let (now, version) = (looked.map(|looked| looked.print), self.version_beside(id));
             self.lock().entry(id, |entry| {
                 entry.seen = now;
                 entry.changed = true;
+                entry.version = version;
             });
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! is not taken for one that lost its repositories: nothing is noted then. Locks that a killed
 //! git left are removed here, when the repository's own lock shows that no git is left in it.
 
-use super::look::{Looked, Print, look, measure};
+use super::look::{Looked, look, measure};
 use super::{Inventory, Kept};
 use crate::agent::epochs::Epochs;
 use crate::agent::root::{self, Owner};
@@ -161,7 +161,7 @@ impl Sweeper {
             (Some(seen), None, false) => Some(measure(&path)?.saturating_sub(seen.packs)),
             _ => None,
         };
-        self.inventory.observe(id, before, looked.as_ref(), kept.map(|kept| kept.expected), rest);
+        self.inventory.observe(id, before, looked.as_ref(), kept, rest);
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Inventory {
         id: RepositoryId,
         before: Before,
         looked: Option<&Looked>,
-        expected: Option<Print>,
+        kept: Option<Kept>,
         rest: Option<i64>,
     ) {
         let mut inner = self.lock();
@@ -285,7 +285,8 @@ impl Inventory {
         }
         inner.entry(id, |entry| {
             if !before.known {
-                entry.expected = expected;
+                entry.expected = kept.map(|kept| kept.expected);
+                entry.version = kept.map_or(0, |kept| kept.version);
             }
             entry.sweep = before.sweep;
             entry.seen = print;

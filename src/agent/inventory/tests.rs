@@ -141,6 +141,22 @@ async fn what_happened_while_the_agent_was_down_is_noticed_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn the_version_beside_a_copy_is_told_also_by_the_next_start() {
+    let mut world = World::new();
+    assert_eq!(world.swept().await.version, 0, "nothing says it");
+    let beside = r#"{"repository":7,"name":"r","object_format":"sha1","wanted":3,"version":41}"#;
+    fs::write(world.layout.identity(ID), beside).unwrap();
+    world.inventory().touched(ID).unwrap();
+    assert_eq!(world.entry().version, 41);
+    fs::write(world.layout.identity(ID), beside.replace("41", "42")).unwrap();
+    let expected = world.inventory().is_as_expected(ID).unwrap();
+    world.inventory().pushed(ID, expected).unwrap();
+    assert_eq!(world.entry().version, 42);
+    world.restart();
+    assert_eq!(world.swept().await.version, 42);
+}
+
+#[tokio::test]
 async fn writes_of_the_agent_s_own_are_not_flagged() {
     let world = World::new();
     world.sweep().await;

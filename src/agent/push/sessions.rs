@@ -102,7 +102,7 @@ impl Pushes {
         }
     }
 
-    /// Announces a push.
+    /// Announces a push. `pushed`: the highest epoch of any push of the repository that was heard of.
     ///
     /// # Errors
     /// `Busy` when there are as many as may be.
@@ -110,6 +110,7 @@ impl Pushes {
         &self,
         id: RepositoryId,
         ask: IngestRequest,
+        pushed: i64,
     ) -> Result<IngestAnswer, Refusal> {
         drop(self.take_old());
         let mut sessions = self.lock();
@@ -120,7 +121,7 @@ impl Pushes {
         let ingest = format!("{:x}-{:x}", self.start, self.numbers.fetch_add(1, Ordering::Relaxed));
         let state = State::Announced(Arc::new(ask));
         sessions.insert(ingest.clone(), Session { id, since: Instant::now(), state });
-        Ok(IngestAnswer { ingest })
+        Ok(IngestAnswer { ingest, pushed })
     }
 
     /// Begins to take the pack of one that was announced. It is forgotten if that does not end well.

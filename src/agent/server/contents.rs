@@ -94,7 +94,7 @@ pub(super) async fn epochs(
     headers: HeaderMap,
 ) -> Result<Json<EpochsAnswer>, Answer> {
     let id = repository(&id)?;
-    agent.admit(&headers, Action::Verify, Some(id))?;
+    agent.admit(&headers, Action::Observe, Some(id))?;
     let seen = agent.epochs.seen(id).await?;
     Ok(Json(EpochsAnswer { repair: seen.repair, push: seen.highest_push() }))
 }

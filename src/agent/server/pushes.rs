@@ -36,7 +36,8 @@ pub(super) async fn begin(
     agent.admit(&headers, Action::Push, Some(id))?;
     let ask: IngestRequest = body(bytes, LARGEST_PUSH).await?;
     content::directory(&agent.store, id).await?;
-    Ok(Json(agent.pushes.begin(id, ask)?))
+    let pushed = agent.epochs.seen(id).await?.highest_push();
+    Ok(Json(agent.pushes.begin(id, ask, pushed)?))
 }
 
 pub(super) async fn pack(

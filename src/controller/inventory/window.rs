@@ -41,6 +41,15 @@ impl Window<'_> {
         (differences, held)
     }
 
+    /// What agents journalled of copies that are where they are believed to be, and left in peace.
+    pub(super) fn journalled(&self) -> Vec<(RepositoryId, i64)> {
+        let stands = |entry: &&InventoryEntry| {
+            let id = &entry.repository;
+            entry.present && entry.version > 0 && self.expected.contains(id) && !self.busy.contains(id)
+        };
+        self.entries.iter().filter(stands).map(|entry| (entry.repository, entry.version)).collect()
+    }
+
     fn judge(&self, entry: &InventoryEntry, differences: &mut Differences) {
         let (id, generation) = (entry.repository, entry.generation);
         match (entry.present, self.expected.contains(&id)) {
@@ -68,7 +77,7 @@ mod tests {
     }
 
     fn entry(id: i64, generation: i64, present: bool, changed: bool) -> InventoryEntry {
-        InventoryEntry { repository: RepositoryId(id), generation, present, changed, bytes: 0 }
+        InventoryEntry { repository: RepositoryId(id), generation, present, changed, bytes: 0, version: 0 }
     }
 
     fn compare(
@@ -105,6 +114,17 @@ mod tests {
         let (found, held) = compare(&entries, &[2, 3], &[1], &[2, 3], true);
         assert_eq!(found, Differences::default());
         assert_eq!(held, Some(6));
+    }
+
+    #[test]
+    fn versions_of_what_is_strange_or_being_changed_are_not_compared() {
+        let entries: Vec<_> = [(1, true, 7), (2, true, 0), (3, false, 7), (4, true, 7), (5, true, 7)]
+            .map(|(id, present, version)| InventoryEntry { version, ..entry(id, 5, present, false) })
+            .to_vec();
+        let (expected, known, busy) = (ids(&[1, 2, 3, 4]), ids(&[]), ids(&[4]));
+        let window =
+            Window { entries: &entries, expected: &expected, known: &known, busy: &busy, whole: true };
+        assert_eq!(window.journalled(), [(RepositoryId(1), 7)]);
     }
 
     proptest! {

@@ -72,7 +72,14 @@ pub(super) fn announce_counts(row: &Fileserver, verdict: &Verdict) {
 }
 
 pub(super) fn announce_compared(row: &Fileserver, compared: &Compared) {
-    let (name, Compared { missing, changed, untracked, .. }) = (&row.name, compared);
+    let (name, Compared { missing, changed, untracked, ahead, .. }) = (&row.name, compared);
+    if *ahead > 0 {
+        tracing::error!(
+            target: "trued::event",
+            kind = "history.lost", fileserver = name, ahead,
+            "of the copies of {name}, {ahead} committed more than the database knows: it went back in time",
+        );
+    }
     if missing + changed + untracked == 0 {
         tracing::debug!(fileserver.name = name, "inventory compared, all as it ought to be");
         return;

@@ -1,7 +1,7 @@
 //! A person's decision where no rule has one: the wish is a row, the deed is one transaction of whoever does it.
 
 use super::close::{Closing, ids, next_version};
-use super::raise_epoch;
+use super::{HIGHEST_EPOCH, raise_epoch};
 use crate::database::repositories::lock;
 use crate::database::transaction::{Tx, retrying, within};
 use crate::database::{Database, Doing, Result, on, on_writer};
@@ -35,18 +35,51 @@ pub async fn adoption(db: &Database, repository: RepositoryId) -> Result<Option<
     .doing("looking for a copy that is to be adopted")
 }
 
-/// Names of repositories with an open push of which a copy has committed more than the database knows; a
-/// thousand at most.
+/// Names of repositories of which a copy has committed more than the database knows, as a comparison of its disk or an
+/// open push showed; a thousand of each at most.
 ///
 /// # Errors
 /// When the engine fails.
 pub async fn history_lost(db: &Database) -> Result<Vec<String>> {
     on!(db, p => sqlx::query_scalar(
-        "/* pushes::history_lost */ SELECT p.name FROM pushes u JOIN repositories p ON p.id = u.repository_id \
-          WHERE u.state = 'open' AND u.undecided LIKE 'HISTORY_LOST%' AND p.removed_at IS NULL ORDER BY u.id LIMIT 1000",
+        "/* pushes::history_lost */ SELECT name FROM ( \
+           SELECT * FROM (SELECT p.id, p.name FROM pushes u JOIN repositories p ON p.id = u.repository_id \
+                           WHERE u.state = 'open' AND u.undecided LIKE 'HISTORY_LOST%' AND p.removed_at IS NULL \
+                           LIMIT 1000) AS open \
+           UNION \
+           SELECT * FROM (SELECT p.id, p.name FROM lost_histories l JOIN repositories p ON p.id = l.repository_id \
+                           WHERE p.removed_at IS NULL ORDER BY l.repository_id LIMIT 1000) AS compared \
+         ) AS lost ORDER BY id",
     )
     .fetch_all(p).await)
     .doing("looking for copies that know more than the database")
+}
+
+/// Whether a copy of a repository has committed more than the database knows.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn is_history_lost(db: &Database, repository: RepositoryId) -> Result<bool> {
+    on!(db, p => sqlx::query_scalar(
+        "/* pushes::is_history_lost */ SELECT EXISTS (SELECT 1 FROM lost_histories WHERE repository_id = $1) \
+             OR EXISTS (SELECT 1 FROM pushes WHERE repository_id = $1 AND state = 'open' \
+                           AND undecided LIKE 'HISTORY_LOST%')",
+    )
+    .bind(repository).fetch_one(p).await)
+    .doing("asking whether the database went back")
+}
+
+/// Raises a repository's push epoch to what an agent has seen, so that the next push, settlement or fence is above it:
+/// after a restore of the database agents remember more than it does. Whether it was lower.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn catch_up(db: &Database, repository: RepositoryId, seen: i64) -> Result<bool> {
+    on_writer!(db, p => sqlx::query(
+        "/* pushes::catch_up */ UPDATE repositories SET push_epoch = $2 WHERE id = $1 AND push_epoch < $2 AND $2 < $3",
+    )
+    .bind(repository).bind(seen).bind(HIGHEST_EPOCH).execute(p).await.map(|done| done.rows_affected() > 0))
+    .doing("raising a push epoch")
 }
 
 /// Takes the write order from whoever has it, for a person's decision: the epoch up to whose predecessor everything is
@@ -63,7 +96,7 @@ async fn try_fence_all(db: &Database, repository: RepositoryId) -> Result<Option
     if lock(&mut tx, repository).await?.is_none_or(|row| row.removed_at.is_some()) {
         return Ok(None);
     }
-    let epoch = raise_epoch(&mut tx, repository).await?;
+    let epoch = raise_epoch(&mut tx, repository, 0).await?;
     within!(&mut tx, c => sqlx::query(
         "/* pushes::fence_all */ UPDATE pushes SET epoch = $2 WHERE repository_id = $1 AND state = 'open'",
     )
@@ -118,6 +151,9 @@ async fn try_adopt(db: &Database, adoption: &Adoption<'_>) -> Result<bool> {
     .bind(repository).bind(by).execute(c).await.map(drop))
     .doing(doing)?;
     within!(&mut tx, c => sqlx::query("/* pushes::adopted */ DELETE FROM adoptions WHERE repository_id = $1")
+        .bind(repository).execute(c).await.map(drop))
+    .doing(doing)?;
+    within!(&mut tx, c => sqlx::query("/* pushes::found_again */ DELETE FROM lost_histories WHERE repository_id = $1")
         .bind(repository).execute(c).await.map(drop))
     .doing(doing)?;
     let equal = ids(equal);

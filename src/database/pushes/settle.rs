@@ -83,7 +83,7 @@ async fn try_take_over(
     .bind(repository).bind(id).bind(epoch).fetch_optional(c).await)
     .doing(doing)?;
     let Some(open) = open else { return Ok(None) };
-    let epoch = raise_epoch(&mut tx, repository).await?;
+    let epoch = raise_epoch(&mut tx, repository, 0).await?;
     within!(&mut tx, c => sqlx::query(
         "/* pushes::take_over */ UPDATE pushes SET epoch = $2, router = $3, lease_until = (SELECT now FROM clock) + $4 \
           WHERE id = $1",

@@ -91,7 +91,7 @@ pub struct ClosedRow {
 pub struct FlagRow {
     /// Name of the fileserver.
     pub fileserver: String,
-    /// `missing`, `changed`, `untracked`.
+    /// `missing`, `changed`, `untracked`, or which version it has that the database does not know.
     pub found: String,
     /// Since when.
     pub since: Millis,
@@ -254,8 +254,11 @@ pub async fn flags(db: &Database, repository: RepositoryId) -> Result<Vec<FlagRo
     on!(db, p => sqlx::query_as(
         "/* report::story::flags */
          SELECT f.name AS fileserver, i.found, i.since
-           FROM inventory i JOIN fileservers f ON f.id = i.fileserver_id
-          WHERE i.repository_id = $1 ORDER BY f.name",
+           FROM inventory i JOIN fileservers f ON f.id = i.fileserver_id WHERE i.repository_id = $1
+         UNION ALL
+         SELECT f.name, 'at version ' || CAST(l.version AS TEXT) || ', which the database does not know,', l.since
+           FROM lost_histories l JOIN fileservers f ON f.id = l.fileserver_id WHERE l.repository_id = $1
+          ORDER BY 1",
     )
     .bind(repository.0)
     .fetch_all(p)

@@ -158,6 +158,16 @@ async fn try_rename(db: &Database, id: RepositoryId, name: &str) -> Result<()> {
     within!(&mut tx, c => sqlx::query("/* repositories::rename */ UPDATE repositories SET name = $2 WHERE id = $1")
         .bind(id).bind(name).execute(c).await.map(drop))
     .doing(doing)?;
+    // What stands beside each copy is written anew when it is verified: the database may have to be rebuilt from it.
+    within!(&mut tx, c => sqlx::query(
+        "/* repositories::renamed */ INSERT INTO inventory (repository_id, fileserver_id, found, generation, since) \
+         SELECT r.repository_id, r.fileserver_id, 'changed', f.inventory_generation, (SELECT now FROM clock) \
+           FROM replicas r JOIN fileservers f ON f.id = r.fileserver_id \
+          WHERE r.repository_id = $1 AND r.state IN ('live', 'leaving') \
+         ON CONFLICT (repository_id, fileserver_id) DO NOTHING",
+    )
+    .bind(id).execute(c).await.map(drop))
+    .doing(doing)?;
     tx.commit().await
 }
 

@@ -2,7 +2,8 @@
 
 use super::{fileservers, make, number, on_each_engine, online, repository};
 use crate::database::fileservers::{inventory_compared, record_verdicts};
-use crate::database::inventory::{Differences, doubt, expected, known, record};
+use crate::database::inventory::{Differences, ahead, doubt, expected, known, record};
+use crate::database::pushes::{history_lost, is_history_lost};
 use crate::database::suspects::{self, Refreshed};
 use crate::database::{fileservers as room, replicas, repositories};
 use crate::model::fleet::{Health, Intent, ObjectFormat};
@@ -22,6 +23,42 @@ on_each_engine! {
         let agree = Differences { agree: vec![id], ..Differences::default() };
         assert_eq!(record(db, on[0], &agree).await.expect("recorded"), 1);
         assert_eq!(record(db, on[0], &agree).await.expect("recorded"), 0);
+    }
+
+    async fn a_version_that_the_database_does_not_know_is_a_history_that_it_lost(db) {
+        let on = fileservers(db, 3).await;
+        let (idle, busy) = (repository(db, "idle", 3, &on).await, repository(db, "busy", 3, &on).await);
+        let told = [(idle.id, idle.version + 2), (busy.id, busy.version), (RepositoryId(999), 9)];
+        assert_eq!(ahead(db, &told).await.expect("asked"), [(idle.id, idle.version + 2)]);
+        let differences =
+            |ahead: &[_]| Differences { ahead: ahead.to_vec(), agree: vec![idle.id, busy.id], ..Differences::default() };
+        let lost = differences(&told[..1]);
+        assert_eq!(record(db, on[1], &lost).await.expect("recorded"), 1);
+        assert_eq!(record(db, on[1], &lost).await.expect("recorded"), 0, "it is not written twice");
+        assert_eq!(history_lost(db).await.expect("asked"), ["idle"]);
+        assert!(is_history_lost(db, idle.id).await.expect("asked"));
+        assert!(!is_history_lost(db, busy.id).await.expect("asked"));
+        let flags = crate::database::report::story::flags(db, idle.id).await.expect("asked");
+        assert!(flags.len() == 1 && flags[0].found.contains(&format!("version {}", idle.version + 2)), "{flags:?}");
+        // A newer state of the database is there again.
+        make(db, "UPDATE repositories SET version = version + 2 WHERE name = 'idle'").await;
+        assert_eq!(record(db, on[0], &differences(&[])).await.expect("recorded"), 0, "another fileserver's word");
+        assert_eq!(record(db, on[1], &differences(&[])).await.expect("recorded"), 1);
+        assert!(history_lost(db).await.expect("asked").is_empty());
+    }
+
+    async fn while_a_push_is_open_a_version_above_the_databases_is_no_loss(db) {
+        let on = fileservers(db, 3).await;
+        let made = repository(db, "r", 3, &on).await;
+        let told = [(made.id, made.version + 1)];
+        assert_eq!(ahead(db, &told).await.expect("asked").len(), 1);
+        make(
+            db,
+            "INSERT INTO pushes (repository_id, state, base_version, epoch, router, commands, voters, opened_at, lease_until) \
+             SELECT p.id, 'open', 1, 1, 'r', '[]', '[]', now, now FROM clock, repositories p",
+        )
+        .await;
+        assert!(ahead(db, &told).await.expect("asked").is_empty());
     }
 
     async fn a_change_after_the_one_that_is_flagged_raises_its_generation(db) {

@@ -25,6 +25,7 @@ async fn wish(db: &Database, id: RepositoryId, base_version: i64, ready: &[Files
         new,
         ready,
         lease_ms: LEASE,
+        above: 0,
     };
     pushes::open(db, &ask).await.expect("asked")
 }

@@ -120,5 +120,6 @@ on_each_engine! {
         repositories::rename(db, one.id, "d").await.expect("renamed");
         assert_eq!(by_name(db, "d").await.expect("asked").map(|found| found.id), Some(one.id));
         assert!(by_name(db, "a").await.expect("asked").is_none());
+        assert_eq!(number(db, "SELECT count(*) FROM inventory WHERE found = 'changed'").await, 3, "each is told");
     }
 }

@@ -28,7 +28,7 @@ async fn willing() -> (Agent, Arc<Mutex<Vec<String>>>) {
 
 fn answered(path: &str, request: Request) -> Response<Body> {
     match path.rsplit('/').next().unwrap() {
-        "pushes" => axum::Json(IngestAnswer { ingest: "5-1".to_owned() }).into_response(),
+        "pushes" => axum::Json(IngestAnswer { ingest: "5-1".to_owned(), pushed: 0 }).into_response(),
         "prepare" => axum::Json(Vote { before: sum(), after: sum(), journal_version: 3 }).into_response(),
         "finish" => axum::Json(FinishAnswer { committed: true, checksum: sum(), bytes: 9 }).into_response(),
         "fence" => axum::Json(FenceAnswer { checksum: sum(), journal_version: 3 }).into_response(),

@@ -71,6 +71,10 @@ pub struct IngestRequest {
 pub struct IngestAnswer {
     /// Names the ingest in what follows.
     pub ingest: String,
+    /// The highest epoch of any push of this repository that was heard of here: the next one's must be above it, also
+    /// where the database went back.
+    #[serde(default)]
+    pub pushed: i64,
 }
 
 /// The objects are here, whole and connected.

@@ -5,6 +5,7 @@
 use super::pktline::{encode, flush};
 use super::view::View;
 use super::{Answer, Pushing};
+use crate::database::pushes;
 use crate::model::checksum::Target;
 use crate::model::fleet::ObjectFormat;
 use crate::model::id::RepositoryId;
@@ -16,6 +17,10 @@ const TYPE: &str = "application/x-git-receive-pack-advertisement";
 
 /// How often a copy that shows other references than SQL's is asked again: somebody pushes.
 const ROUNDS: u32 = 20;
+
+/// Nobody's push can tell which of them is to go on.
+const LOST: &str = "the copies of this repository have committed more than the database knows: nobody can push until an \
+    operator has decided which one to go on from (HISTORY_LOST)";
 
 /// Answers `info/refs?service=git-receive-pack`. `version`: what the client's `Git-Protocol` asks for. Version 2 has no
 /// pushes: git then speaks version 0.
@@ -41,7 +46,11 @@ pub async fn advertise(pushing: &Pushing, repository: RepositoryId, version: u8)
         }
         tokio::time::sleep(pushing.chance.around(std::time::Duration::from_millis(100))).await;
     }
-    Answer::sentence(503, "no copy of this repository shows the references that it ought to have now")
+    let lost = pushes::is_history_lost(&pushing.database, repository).await.unwrap_or(false);
+    Answer::sentence(
+        503,
+        if lost { LOST } else { "no copy of this repository shows the references that it ought to have now" },
+    )
 }
 
 fn body(listing: &Listing, format: ObjectFormat, version: u8) -> BytesMut {

@@ -51,13 +51,12 @@ pub(super) async fn open(
     gone: &CancellationToken,
 ) -> database::Result<Placed> {
     let until = Instant::now() + pushing.settings.line;
-    let ready: Vec<FileserverId> = gathered.ready.iter().map(|taker| taker.place.id).collect();
     let mut why = "other pushes to this repository".to_owned();
     while Instant::now() < until {
         if gone.is_cancelled() {
             return Ok(Placed::Gone);
         }
-        match turn(pushing, id, asked, barred, &ready).await? {
+        match turn(pushing, id, asked, barred, gathered).await? {
             Turn::Over(placed) => return Ok(placed),
             Turn::Again(reason) => why = reason,
             Turn::Ahead(ahead) => why = wait(pushing, id, ahead).await?,
@@ -78,7 +77,7 @@ async fn turn(
     id: RepositoryId,
     asked: &Asked,
     barred: &BTreeMap<RefName, String>,
-    ready: &[FileserverId],
+    gathered: &Gathered,
 ) -> database::Result<Turn> {
     let standing = pushes::standing(&pushing.database, id).await?;
     if let Some(lock) = standing.lock {
@@ -105,14 +104,16 @@ async fn turn(
     let Some(new) = after(&pushing.checksum_key, &shown.base, &judged.commands) else {
         return Ok(Turn::Again("checksums under the fleet's present key".to_owned()));
     };
+    let ready: Vec<FileserverId> = gathered.ready.iter().map(|taker| taker.place.id).collect();
     let opening = Opening {
         repository: id,
         router: &pushing.router,
         base_version: shown.version,
         commands: &judged.commands,
         new,
-        ready,
+        ready: &ready,
         lease_ms: pushing.lease_ms(),
+        above: gathered.ready.iter().map(|taker| taker.pushed).max().unwrap_or(0),
     };
     Ok(match pushes::open(&pushing.database, &opening).await? {
         Opened::Open(open) => Turn::Over(Placed::Open(open, judged)),

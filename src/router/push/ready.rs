@@ -30,6 +30,8 @@ pub(super) struct Taker {
     pub(super) place: Place,
     /// What its agent calls the push's objects.
     pub(super) ingest: String,
+    /// The highest epoch of an earlier push that it has heard of.
+    pub(super) pushed: i64,
 }
 
 type Told = (FileserverId, Result<Ready, CallError>);
@@ -172,7 +174,7 @@ async fn those_in_time<T>(
 async fn take(pushing: &Pushing, id: RepositoryId, place: &Place, ask: &IngestRequest) -> Option<Taker> {
     let call = pushing.agents.ingest(&place.end, id, ask, pushing.settings.call).await;
     match call {
-        Ok(answer) => Some(Taker { place: place.clone(), ingest: answer.ingest }),
+        Ok(answer) => Some(Taker { place: place.clone(), ingest: answer.ingest, pushed: answer.pushed }),
         Err(error) => {
             let error = &error as &dyn std::error::Error;
             tracing::info!(error, fileserver.name = place.end.name, "a copy does not take a push");
@@ -261,7 +263,7 @@ mod tests {
                 counts: true,
                 empty: false,
             };
-            (place.id, Taker { place, ingest: "i".to_owned() })
+            (place.id, Taker { place, ingest: "i".to_owned(), pushed: 0 })
         };
         (1..=3).map(taker).collect()
     }

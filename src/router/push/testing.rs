@@ -9,6 +9,7 @@ use crate::database::{Database, fileservers, repositories};
 use crate::fleet::Agents;
 use crate::model::chance::Chance;
 use crate::model::checksum::{Checksum, ChecksumKey, Target};
+use crate::model::contents::EpochsAnswer;
 use crate::model::fleet::{Health, ObjectFormat, Repository};
 use crate::model::grant::{Enrolment, GRANT_HEADER, Grant, Part, Role};
 use crate::model::id::{FileserverId, RepositoryId};
@@ -137,6 +138,7 @@ fn routes(agent: Agent) -> Router {
         .route("/v1/repositories/{id}/pushes/{ingest}/finish", post(finish))
         .route("/v1/repositories/{id}/pushes/{ingest}", delete(forget))
         .route("/v1/repositories/{id}/fence", post(fence))
+        .route("/v1/repositories/{id}/epochs", get(epochs))
         .route("/v1/repositories/{id}/bring", post(bring))
         .with_state(agent)
 }
@@ -225,6 +227,7 @@ impl Fleet {
             new,
             ready: &self.ids,
             lease_ms: if dead { -1 } else { 60_000 },
+            above: 0,
         };
         match pushes::open(self.db(), &ask).await.unwrap() {
             Opened::Open(open) => open,
@@ -314,7 +317,7 @@ async fn ingest(State(agent): State<Agent>, axum::Json(ask): axum::Json<IngestRe
     agent
         .act("ingest", |copy| {
             copy.ingests.insert(ingest.clone());
-            axum::Json(IngestAnswer { ingest }).into_response()
+            axum::Json(IngestAnswer { ingest, pushed: copy.fence }).into_response()
         })
         .await
 }
@@ -409,6 +412,10 @@ async fn fence(
             axum::Json(FenceAnswer { checksum, journal_version: copy.journal }).into_response()
         })
         .await
+}
+
+async fn epochs(State(agent): State<Agent>) -> Response {
+    agent.with(|copy| axum::Json(EpochsAnswer { repair: 0, push: copy.fence }).into_response())
 }
 
 async fn bring(State(agent): State<Agent>, headers: HeaderMap, _: Bytes) -> Response {

@@ -78,8 +78,10 @@ pub fn many_references(parent: &Path, name: &str, count: usize) -> PathBuf {
     for n in 0..count {
         let _ = writeln!(commands, "create refs/heads/topic/{}/b{n} {commit}", n % 97);
     }
-    let mut child =
-        git_command(&path, &["update-ref", "--stdin"]).stdin(Stdio::piped()).spawn().expect("git runs");
+    let mut child = git_command(&path, &["-c", "core.fsync=none", "update-ref", "--stdin"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("git runs");
     child.stdin.take().expect("a pipe").write_all(commands.as_bytes()).expect("git reads");
     assert!(child.wait().expect("git ends").success());
     path

@@ -59,4 +59,33 @@ on_each_engine! {
         assert_eq!((fleet.now().await.version, fleet.in_sync().await), (3, vec![false, true, false]));
         assert_eq!(fleet.on_disks("refs/heads/main"), [Some('c'), Some('d'), Some('a')], "nothing is overwritten");
     }
+
+    async fn epochs_of_a_database_that_went_back_are_above_those_that_agents_have_seen(scratch) {
+        let fleet = fleet(scratch, 3).await;
+        let seen = |epoch| {
+            fleet.disks.lock().unwrap().copies.values_mut().for_each(|copy| copy.fence = epoch);
+        };
+        seen(40);
+        let said = push(&fleet, &[(oid('a'), oid('b'), "refs/heads/main")]).await;
+        assert_eq!(said, ["unpack ok", "ok refs/heads/main"], "it is opened above them");
+        assert_eq!(fleet.now().await.push_epoch, 41);
+        fleet.left_open(&change('b', 'c'), true).await;
+        seen(70);
+        assert_eq!(settle(&fleet).await, Ended::Aborted, "its settler goes above them");
+        assert_eq!(fleet.now().await.push_epoch, 71);
+        seen(90);
+        let (database, agents) = (fleet.db(), &fleet.pushing.agents);
+        let settler = Settler { database, agents, by: "s", bounds: Bounds::default() };
+        let adopted = adopt(&settler, fleet.repository.id, fleet.ids[0]).await.unwrap();
+        assert!(matches!(adopted, Adopted::Done { equal: 3, .. }), "{adopted:?}");
+        assert_eq!(fleet.now().await.push_epoch, 91);
+    }
+
+    async fn what_no_agent_can_have_seen_is_not_believed(scratch) {
+        let fleet = fleet(scratch, 3).await;
+        assert!(!pushes::catch_up(fleet.db(), fleet.repository.id, i64::MAX).await.unwrap());
+        assert!(pushes::catch_up(fleet.db(), fleet.repository.id, 5).await.unwrap());
+        assert!(!pushes::catch_up(fleet.db(), fleet.repository.id, 5).await.unwrap());
+        assert_eq!(fleet.now().await.push_epoch, 5);
+    }
 }
