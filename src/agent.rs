@@ -90,6 +90,9 @@ pub struct Options {
     pub reads: usize,
     /// Bounds of pushes. Default: [`PushSettings::default`].
     pub pushes: PushSettings,
+    /// What is made of faults in pushed objects, as `fault=ignore|warn|error, …` by git's names. Default: empty, git's
+    /// own severities.
+    pub fsck: String,
 }
 
 impl Options {
@@ -107,6 +110,7 @@ impl Options {
             checks: 16,
             reads: 256,
             pushes: PushSettings::default(),
+            fsck: String::new(),
         }
     }
 }
@@ -150,6 +154,9 @@ pub enum AgentError {
     /// Git is missing or too old.
     #[error("git does not fit: {0}")]
     GitTooOld(String),
+    /// Git does not know a fault or a severity.
+    #[error("agent.fsck does not fit: {0}")]
+    Fsck(String),
     /// Something on disk or of the network failed.
     #[error("{doing} failed")]
     Io {
@@ -188,11 +195,13 @@ pub async fn run(
         .map_err(std::io::Error::other)
         .map_err(AgentError::io("taking the root"))??;
     let git = Git::find(layout.root()).map_err(|error| AgentError::GitTooOld(format!("{error:#}")))?;
+    let fsck = content::severities(&git, &layout, &options.fsck).await.map_err(AgentError::Fsck)?;
     clear_leftovers(&layout)?;
     let parts = Parts::load(&layout, &options.enrolment).map_err(AgentError::io("reading parts.json"))?;
     let mut store = Store::new(layout.clone(), git, &options.enrolment, options.capacity)
         .map_err(AgentError::Enrolment)?;
     store.bandwidth = Arc::new(Bandwidth::new(options.bytes_per_second));
+    store.fsck = fsck;
     let tasks = Shutdown::new();
     let agent = Arc::new(Agent {
         admission: Admission::new(store.fleet.clone(), store.fileserver.clone(), parts),

@@ -29,7 +29,7 @@ mod staging;
 mod verify;
 
 pub use self::foreign::{Foreign, foreign};
-pub use self::push::{Ingested, Prepared, ingest, mend, prepare, pushes_that_broke_off};
+pub use self::push::{Ingested, Prepared, ingest, mend, prepare, pushes_that_broke_off, severities};
 
 use self::references::References;
 use super::store::{Source, Store, Work};

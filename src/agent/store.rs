@@ -41,6 +41,8 @@ pub struct Store {
     pub(super) holds: Arc<Holds>,
     /// What all copies share.
     pub(super) bandwidth: Arc<Bandwidth>,
+    /// What is made of faults in pushed objects, as git reads it; empty: git's own severities.
+    pub(super) fsck: String,
 }
 
 impl Store {
@@ -77,6 +79,7 @@ impl Store {
             space,
             holds: Arc::default(),
             bandwidth: Arc::new(Bandwidth::new(0)),
+            fsck: String::new(),
         })
     }
 

@@ -73,3 +73,15 @@ pub(crate) fn make_repository(path: &std::path::Path) {
     git(&[&here, "pack-refs", "--all"]);
     git(&[&here, "update-ref", "refs/heads/loose", "main"]);
 }
+
+/// Whether it comes true within some seconds. A lock that was let go is free a moment later: a child that another test
+/// starts has it too, until it becomes another program.
+pub(super) async fn eventually(mut is: impl AsyncFnMut() -> bool) -> bool {
+    for _ in 0..250 {
+        if is().await {
+            return true;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    false
+}

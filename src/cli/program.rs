@@ -9,7 +9,7 @@ pub mod route;
 use super::args::{Agent, Global, Router, Serve, Worker};
 use super::failure::{Exit, Failure};
 use super::{enrolment, migrate, settings};
-use crate::agent::{self, AgentError, Listen, Options, SweepSettings};
+use crate::agent::{self, AgentError, Listen, Options, PushSettings, SweepSettings};
 use crate::config::Config;
 use crate::http;
 use crate::model::chance::Chance;
@@ -193,8 +193,22 @@ pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
 
 fn agent_options(config: &Config, options: Options) -> Options {
     let sweep = SweepSettings { least: config.agent.sweep, ..SweepSettings::default() };
-    let (capacity, bytes_per_second) = (config.agent.capacity, config.agent.bytes_per_second);
-    Options { capacity, bytes_per_second, sweep, reads: config.agent.reads, ..options }
+    let agent = &config.agent;
+    let pushes = PushSettings {
+        at_once: agent.push_packs,
+        most: agent.pushes,
+        waits: agent.push_wait,
+        ..PushSettings::default()
+    };
+    Options {
+        capacity: agent.capacity,
+        bytes_per_second: agent.bytes_per_second,
+        sweep,
+        reads: agent.reads,
+        pushes,
+        fsck: agent.fsck.clone(),
+        ..options
+    }
 }
 
 fn agent_failure(error: AgentError) -> anyhow::Error {

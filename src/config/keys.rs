@@ -380,6 +380,30 @@ pub const KEYS: &[Key] = &[
         "256",
         "Reads by git that one agent serves at a time; more wait, and are then refused as busy.",
     ),
+    key(
+        "agent.push_packs",
+        Kind::Count { min: 1, max: 10_000 },
+        "64",
+        "Packs of pushes that one agent takes in at a time; more wait ten seconds, and are then refused as busy.",
+    ),
+    key(
+        "agent.pushes",
+        Kind::Count { min: 1, max: 100_000 },
+        "1024",
+        "Pushes that one agent keeps between their announcement and their end. Each holds its objects, and a list of its commands.",
+    ),
+    key(
+        "agent.push_wait",
+        Kind::Duration,
+        "10m",
+        "How long an agent keeps the objects of a push that nobody goes on with. Longer than a push waits in line.",
+    ),
+    key(
+        "agent.fsck",
+        Kind::Text,
+        "",
+        "What is made of faults in pushed objects, as fault=severity with commas between; severities are ignore, warn and error, faults those of `git help fsck`. Empty: git's own. What was accepted once is never judged again.",
+    ),
     key("agent.sweep", Kind::Duration, "10s", "Shortest time between two sweeps of an agent's inventory."),
 ];
 

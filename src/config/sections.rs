@@ -168,7 +168,7 @@ pub struct RetentionConfig {
 }
 
 /// `agent.*`
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct AgentConfig {
     /// Bytes it says it has; none: the whole disk.
     pub capacity: Option<i64>,
@@ -176,6 +176,14 @@ pub struct AgentConfig {
     pub bytes_per_second: i64,
     /// Reads by git at a time.
     pub reads: usize,
+    /// Packs of pushes that are taken in at a time.
+    pub push_packs: usize,
+    /// Pushes between their announcement and their end.
+    pub pushes: usize,
+    /// How long one that nobody goes on with is kept.
+    pub push_wait: Duration,
+    /// What is made of faults in pushed objects; empty: what git makes of them.
+    pub fsck: String,
     /// Shortest time between two sweeps.
     pub sweep: Duration,
 }
@@ -248,6 +256,10 @@ impl Config {
                 capacity: (capacity > 0).then_some(capacity),
                 bytes_per_second: read.as_kind("agent.bytes_per_second", value::size)?,
                 reads: read.count("agent.reads")? as usize,
+                push_packs: read.count("agent.push_packs")? as usize,
+                pushes: read.count("agent.pushes")? as usize,
+                push_wait: read.duration("agent.push_wait")?,
+                fsck: layers.text("agent.fsck"),
                 sweep: read.duration("agent.sweep")?,
             },
         })

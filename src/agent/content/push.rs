@@ -6,12 +6,14 @@
 
 mod commit;
 mod connected;
+mod faults;
 mod ingest;
 mod prepare;
 mod record;
 mod transaction;
 
 pub use commit::mend;
+pub use faults::severities;
 pub use ingest::{Ingested, ingest};
 pub use prepare::{Prepared, prepare};
 pub use record::pushes_that_broke_off;

@@ -5,7 +5,7 @@ use super::sweep::{SweepSettings, Sweeper};
 use super::*;
 use crate::agent::epochs::Epochs;
 use crate::agent::root;
-use crate::agent::testing::{enrolment, make_repository};
+use crate::agent::testing::{enrolment, eventually, make_repository};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -248,8 +248,11 @@ async fn locks_of_dead_gits_are_removed_at_start_unless_the_repository_is_held()
     world.sweep().await;
     assert!(locks.iter().all(|path| path.exists()));
     drop(writer);
-    world.sweep().await;
-    assert!(locks.iter().all(|path| !path.exists()));
+    let removed = async || {
+        world.sweep().await;
+        locks.iter().all(|path| !path.exists())
+    };
+    assert!(eventually(removed).await);
     assert_eq!(world.inventory().lock().locks_removed, 8);
 }
 
@@ -275,9 +278,12 @@ async fn old_locks_are_removed_in_later_sweeps_when_no_git_is_left() {
     tokio::task::spawn_blocking(move || sweeper.look_at(ID, 2)).await.unwrap().unwrap();
     assert!(lock.exists(), "somebody works there");
     drop(writer);
-    let sweeper = Arc::clone(&world.sweeper);
-    tokio::task::spawn_blocking(move || sweeper.look_at(ID, 3)).await.unwrap().unwrap();
-    assert!(!lock.exists());
+    let removed = async || {
+        let sweeper = Arc::clone(&world.sweeper);
+        tokio::task::spawn_blocking(move || sweeper.look_at(ID, 3)).await.unwrap().unwrap();
+        !lock.exists()
+    };
+    assert!(eventually(removed).await);
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl Ingested {
         let Some(head) = head else { return Ok(0) };
         let [.., a, b, c, d] = head;
         let bound = format!("--max-input-size={}", most.max(0));
-        let arguments = ["index-pack", "--stdin", "--strict", "--fix-thin", &bound];
+        let strict = super::faults::strict(&store.fsck);
+        let arguments = ["index-pack", "--stdin", &strict, "--fix-thin", &bound];
         let mut git = self.git(store, &arguments).spawn().map_err(|error| broken(&error))?;
         let fed = tokio::select! {
             biased;

@@ -212,3 +212,34 @@ async fn the_server_s_own_commands_change_head_and_symbolic_references() {
     world.assert_tidy();
     world.agent.stop().await;
 }
+
+#[tokio::test]
+async fn faults_that_the_operator_lets_pass_are_taken_and_others_are_refused() {
+    let world = World::new().await;
+    let (first, tree) = (world.tip(), world.git(&["rev-parse", "HEAD^{tree}"], b""));
+    let odd =
+        format!("tree {tree}\nparent {first}\nauthor n 0 +0000\ncommitter n <e@localhost> 0 +0000\n\nx\n");
+    let odd = world.git(&["hash-object", "-t", "commit", "-w", "--literally", "--stdin"], odd.as_bytes());
+    let (pack, commands) = (world.pack(&odd, &first, &[]), [change("refs/heads/odd", None, Some(&odd))]);
+    let ingest = world.begin(&commands).await;
+    let refusal = world.stream(&ingest, pack.clone()).await.unwrap_err();
+    assert!(refusal.code == RefusalCode::Rejected && refusal.message.contains("missingEmail"), "{refusal}");
+    let World { agent, root, work, format } = world;
+    agent.stop().await;
+    for (fsck, words) in [
+        ("nosuch=warn", "nosuch"),
+        ("missingEmail=perhaps", "perhaps"),
+        ("missingEmail", "fault=ignore"),
+        ("missingEmail=ignore --nonsense=", "fault=ignore"),
+    ] {
+        let options = Options { fsck: fsck.to_owned(), ..options(root.path()) };
+        let error =
+            crate::agent::run(options, CancellationToken::new(), |_| {}).await.unwrap_err().to_string();
+        assert!(error.starts_with("agent.fsck") && error.contains(words), "{error}");
+    }
+    let lenient =
+        Options { fsck: "missingEmail=ignore, badTimezone=warn".to_owned(), ..options(root.path()) };
+    let world = World { agent: start(lenient).await, root, work, format };
+    world.push(1, &commands, pack).await;
+    world.agent.stop().await;
+}
