@@ -221,8 +221,9 @@ async fn try_claim(
 async fn raise_epochs(tx: &mut Tx, attempts: &Ids) -> Result<()> {
     let text = tx.engine().text(
         "/* attempts::raise_epochs, sqlite */ UPDATE repositories SET repair_epoch = repair_epoch + 1 \
-          WHERE id IN (SELECT repository_id FROM attempts WHERE id IN (SELECT value FROM json_each($1)) \
-                          AND (step = 'purge' OR repositories.removed_at IS NULL))",
+          WHERE id IN (SELECT a.repository_id FROM attempts a JOIN repositories p ON p.id = a.repository_id \
+                        WHERE a.id IN (SELECT value FROM json_each($1)) \
+                          AND (a.step = 'purge' OR p.removed_at IS NULL))",
         "/* attempts::raise_epochs, postgres */ UPDATE repositories SET repair_epoch = repair_epoch + 1 \
           WHERE id = ANY (ARRAY(SELECT a.repository_id FROM attempts a JOIN repositories p ON p.id = a.repository_id \
                                  WHERE a.id = ANY($1) AND (a.step = 'purge' OR p.removed_at IS NULL)))",

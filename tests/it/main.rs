@@ -17,6 +17,7 @@ mod drain;
 mod dulwich;
 mod edits;
 mod files;
+mod gits;
 mod heal;
 mod many;
 mod postgres;

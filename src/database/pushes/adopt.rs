@@ -48,6 +48,7 @@ pub async fn history_lost(db: &Database) -> Result<Vec<String>> {
                            LIMIT 1000) AS open \
            UNION \
            SELECT * FROM (SELECT p.id, p.name FROM lost_histories l JOIN repositories p ON p.id = l.repository_id \
+                             JOIN replicas r ON r.repository_id = l.repository_id AND r.fileserver_id = l.fileserver_id \
                            WHERE p.removed_at IS NULL ORDER BY l.repository_id LIMIT 1000) AS compared \
          ) AS lost ORDER BY id",
     )
@@ -61,7 +62,8 @@ pub async fn history_lost(db: &Database) -> Result<Vec<String>> {
 /// When the engine fails.
 pub async fn is_history_lost(db: &Database, repository: RepositoryId) -> Result<bool> {
     on!(db, p => sqlx::query_scalar(
-        "/* pushes::is_history_lost */ SELECT EXISTS (SELECT 1 FROM lost_histories WHERE repository_id = $1) \
+        "/* pushes::is_history_lost */ SELECT EXISTS (SELECT 1 FROM lost_histories l JOIN replicas r \
+                  ON r.repository_id = l.repository_id AND r.fileserver_id = l.fileserver_id WHERE l.repository_id = $1) \
              OR EXISTS (SELECT 1 FROM pushes WHERE repository_id = $1 AND state = 'open' \
                            AND undecided LIKE 'HISTORY_LOST%')",
     )

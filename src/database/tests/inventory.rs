@@ -45,6 +45,12 @@ on_each_engine! {
         assert_eq!(record(db, on[0], &differences(&[])).await.expect("recorded"), 0, "another fileserver's word");
         assert_eq!(record(db, on[1], &differences(&[])).await.expect("recorded"), 1);
         assert!(history_lost(db).await.expect("asked").is_empty());
+        // A fileserver that was lost, and is waited for no more.
+        let again = [(idle.id, idle.version + 9)];
+        assert_eq!(record(db, on[2], &differences(&again)).await.expect("recorded"), 1);
+        assert!(is_history_lost(db, idle.id).await.expect("asked"));
+        make(db, "DELETE FROM replicas WHERE fileserver_id = (SELECT max(id) FROM fileservers)").await;
+        assert!(history_lost(db).await.expect("asked").is_empty() && !is_history_lost(db, idle.id).await.expect("asked"));
     }
 
     async fn while_a_push_is_open_a_version_above_the_databases_is_no_loss(db) {

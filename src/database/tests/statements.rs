@@ -151,3 +151,52 @@ async fn every_statement_is_prepared_on_postgres() {
         }
     }
 }
+
+/// Tables that grow with the fleet.
+const LARGE: [&str; 5] = ["repositories", "replicas", "findings", "attempt_history", "finding_history"];
+
+/// Under which names a statement reads large tables.
+fn large_names(text: &str) -> BTreeSet<String> {
+    let words: Vec<&str> =
+        text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty()).collect();
+    let mut names = BTreeSet::new();
+    for (index, table) in words.iter().enumerate().filter(|(_, word)| LARGE.contains(word)) {
+        names.insert((*table).to_owned());
+        let next = words[index + 1..].iter().find(|word| **word != "AS");
+        names.extend(next.filter(|word| word.len() == 1).map(|word| (*word).to_owned()));
+    }
+    names
+}
+
+// Whatever is done to a list of ids costs that list, and not the fleet.
+#[tokio::test]
+#[allow(clippy::disallowed_types, reason = "texts of this room, read from its sources")]
+async fn no_statement_about_given_ids_reads_a_large_table_whole_on_sqlite() {
+    let scratch = Scratch::sqlite().await.expect("a scratch database");
+    let path = scratch.url().replace("sqlite:", "sqlite://");
+    let mut connection = SqliteConnection::connect(&path).await.expect("a connection");
+    let mut broken = Vec::new();
+    for Statement { label, text } in statements().into_iter().filter(|one| one.is_for(Engine::Sqlite)) {
+        if text.contains("CREATE TEMP TABLE") {
+            connection.execute(sqlx::AssertSqlSafe(text)).await.expect("made");
+            continue;
+        }
+        // What is not in a list cannot be looked up: findings of goals whose files are gone.
+        if !text.contains("json_each(") || text.contains("goal NOT IN (SELECT value FROM json_each($1))") {
+            continue;
+        }
+        let names = large_names(&text);
+        let asked = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));
+        let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(sqlx::SqlSafeStr::into_sql_str(asked))
+            .fetch_all(&mut connection)
+            .await
+            .expect("a plan");
+        for (.., step) in plan {
+            let scanned = step.strip_prefix("SCAN ").filter(|rest| !rest.contains(' '));
+            if scanned.is_some_and(|name| names.contains(name)) {
+                broken.push(format!("{label}: {step}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
