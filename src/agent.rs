@@ -195,7 +195,10 @@ pub async fn run(
         .map_err(std::io::Error::other)
         .map_err(AgentError::io("taking the root"))??;
     let git = Git::find(layout.root()).map_err(|error| AgentError::GitTooOld(format!("{error:#}")))?;
-    let fsck = content::severities(&git, &layout, &options.fsck).await.map_err(AgentError::Fsck)?;
+    let fsck = content::severities(&git, &layout, &options.fsck).await.map_err(|why| match why {
+        content::Unread::Words(why) => AgentError::Fsck(why),
+        content::Unread::Git(why) => AgentError::GitTooOld(why),
+    })?;
     clear_leftovers(&layout)?;
     let parts = Parts::load(&layout, &options.enrolment).map_err(AgentError::io("reading parts.json"))?;
     let mut store = Store::new(layout.clone(), git, &options.enrolment, options.capacity)

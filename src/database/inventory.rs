@@ -61,16 +61,16 @@ fn numbers(ids: &[RepositoryId]) -> Ids {
 /// When the engine fails.
 pub async fn ahead(db: &Database, journalled: &[(RepositoryId, i64)]) -> Result<Vec<(RepositoryId, i64)>> {
     let text = db.engine().text(
-        "/* inventory::ahead, sqlite */ SELECT p.id, s.value->>'generation' FROM json_each($1) AS s \
+        "/* inventory::ahead, sqlite */ SELECT p.id, s.value->>'version' FROM json_each($1) AS s \
            JOIN repositories p ON p.id = s.value->>'id' \
-          WHERE p.version < s.value->>'generation' AND p.removed_at IS NULL \
+          WHERE p.version < s.value->>'version' AND p.removed_at IS NULL \
             AND NOT EXISTS (SELECT 1 FROM pushes u WHERE u.repository_id = p.id AND u.state = 'open') ORDER BY p.id",
-        "/* inventory::ahead, postgres */ SELECT p.id, s.generation \
-           FROM jsonb_to_recordset($1) AS s (id BIGINT, generation BIGINT) JOIN repositories p ON p.id = s.id \
-          WHERE p.version < s.generation AND p.removed_at IS NULL \
+        "/* inventory::ahead, postgres */ SELECT p.id, s.version \
+           FROM jsonb_to_recordset($1) AS s (id BIGINT, version BIGINT) JOIN repositories p ON p.id = s.id \
+          WHERE p.version < s.version AND p.removed_at IS NULL \
             AND NOT EXISTS (SELECT 1 FROM pushes u WHERE u.repository_id = p.id AND u.state = 'open') ORDER BY p.id",
     );
-    on!(db, p => sqlx::query_as(text).bind(Json(seen(journalled))).fetch_all(p).await)
+    on!(db, p => sqlx::query_as(text).bind(Json(versions(journalled))).fetch_all(p).await)
         .doing("looking for copies that know more than the database")
 }
 
@@ -93,6 +93,12 @@ pub struct Differences {
 struct Seen {
     id: i64,
     generation: i64,
+}
+
+#[derive(serde::Serialize)]
+struct Journalled {
+    id: i64,
+    version: i64,
 }
 
 /// Writes them; what is flagged already is not written again. Returns how many rows changed.
@@ -124,6 +130,10 @@ pub async fn record(db: &Database, fileserver: FileserverId, differences: &Diffe
 
 fn seen(chunk: &[(RepositoryId, i64)]) -> Vec<Seen> {
     chunk.iter().map(|&(id, generation)| Seen { id: id.0, generation }).collect()
+}
+
+fn versions(chunk: &[(RepositoryId, i64)]) -> Vec<Journalled> {
+    chunk.iter().map(|&(id, version)| Journalled { id: id.0, version }).collect()
 }
 
 async fn missing(db: &Database, fileserver: FileserverId, chunk: &[(RepositoryId, i64)]) -> Result<u64> {
@@ -218,16 +228,16 @@ async fn untracked(db: &Database, fileserver: FileserverId, chunk: &[(Repository
 async fn lose(db: &Database, fileserver: FileserverId, chunk: &[(RepositoryId, i64)]) -> Result<u64> {
     let text = db.engine().text(
         "/* inventory::lose, sqlite */ INSERT INTO lost_histories (repository_id, fileserver_id, version, since) \
-         SELECT s.value->>'id', $1, s.value->>'generation', (SELECT now FROM clock) FROM json_each($2) AS s WHERE true \
+         SELECT s.value->>'id', $1, s.value->>'version', (SELECT now FROM clock) FROM json_each($2) AS s WHERE true \
          ON CONFLICT (repository_id, fileserver_id) DO UPDATE SET version = excluded.version \
           WHERE lost_histories.version <> excluded.version",
         "/* inventory::lose, postgres */ INSERT INTO lost_histories (repository_id, fileserver_id, version, since) \
-         SELECT s.id, $1, s.generation, (SELECT now FROM clock) \
-           FROM jsonb_to_recordset($2) AS s (id BIGINT, generation BIGINT) \
+         SELECT s.id, $1, s.version, (SELECT now FROM clock) \
+           FROM jsonb_to_recordset($2) AS s (id BIGINT, version BIGINT) \
          ON CONFLICT (repository_id, fileserver_id) DO UPDATE SET version = excluded.version \
           WHERE lost_histories.version <> excluded.version",
     );
-    on_writer!(db, p => sqlx::query(text).bind(fileserver).bind(Json(seen(chunk)))
+    on_writer!(db, p => sqlx::query(text).bind(fileserver).bind(Json(versions(chunk)))
         .execute(p).await.map(|done| done.rows_affected()))
     .doing("flagging copies that know more than the database")
 }

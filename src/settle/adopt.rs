@@ -36,8 +36,7 @@ pub enum Adopted {
 /// When the engine fails.
 pub async fn adopt(settler: &Settler<'_>, id: RepositoryId, from: FileserverId) -> database::Result<Adopted> {
     let refused = |why: &str| Ok(Adopted::Refused(why.to_owned()));
-    let places = pushes::places(settler.database, id).await?;
-    let Some((epoch, told)) = fence(settler, id, &places).await? else {
+    let Some(Fenced { epoch, places, told }) = fence(settler, id).await? else {
         return refused("there is no such repository");
     };
     let Some(row) = repositories::by_ids(settler.database, &[id]).await?.pop() else {
@@ -73,18 +72,22 @@ pub async fn adopt(settler: &Settler<'_>, id: RepositoryId, from: FileserverId) 
     refused("something was written meanwhile: look again")
 }
 
-/// What each copy that reads says behind the fence.
-type Told = Vec<(FileserverId, Result<FenceAnswer, CallError>)>;
+/// What stands behind a fence.
+struct Fenced {
+    epoch: i64,
+    /// Read after the epoch was written: nothing is placed under an older one from then on.
+    places: Vec<Place>,
+    /// What each copy that reads says.
+    told: Vec<(FileserverId, Result<FenceAnswer, CallError>)>,
+}
 
-/// Fences every copy that reads under a new epoch, once more where agents have seen a higher one; none: there is no such
+/// Fences every copy that reads under a new epoch, again where agents have seen a higher one; none: there is no such
 /// repository.
-async fn fence(
-    settler: &Settler<'_>,
-    id: RepositoryId,
-    places: &[Place],
-) -> database::Result<Option<(i64, Told)>> {
-    for round in 1.. {
+async fn fence(settler: &Settler<'_>, id: RepositoryId) -> database::Result<Option<Fenced>> {
+    let mut round = 1;
+    loop {
         let Some(epoch) = pushes::fence_all(settler.database, id).await? else { return Ok(None) };
+        let places = pushes::places(settler.database, id).await?;
         let asks = places.iter().filter(|place| reads(place)).map(|place| async move {
             let ask = FenceRequest { epoch: epoch - 1 };
             let told = settler.agents.fence(&place.end, id, epoch, &ask, settler.bounds.fence).await;
@@ -92,12 +95,12 @@ async fn fence(
         });
         let told = join_all(asks).await;
         let ahead = told.iter().filter(|(_, told)| told.as_ref().is_err_and(is_ahead));
-        let ahead = ahead.filter_map(|(at, _)| end_of(places, *at)).collect();
+        let ahead = ahead.filter_map(|(at, _)| end_of(&places, *at)).collect();
         if round == ROUNDS || !settler.catch_up(id, ahead).await? {
-            return Ok(Some((epoch, told)));
+            return Ok(Some(Fenced { epoch, places, told }));
         }
+        round += 1;
     }
-    Ok(None)
 }
 
 fn reads(place: &Place) -> bool {

@@ -1,12 +1,13 @@
 //! Each git of this machine as a client, whatever its version. Agents run the first one on the PATH.
 
 use crate::push::equal;
-use crate::router::clone_url;
+use crate::router::{client_by, clone_url};
 use crate::support::source::{git, small};
+use crate::support::secs;
 use crate::support::up::Up;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 /// By version, where they are.
 fn gits() -> BTreeMap<String, PathBuf> {
@@ -27,18 +28,8 @@ struct Client<'a> {
 
 impl Client<'_> {
     fn run(&self, arguments: &[&str]) -> Output {
-        Command::new("timeout")
-            .arg("120")
-            .arg(self.program)
-            .args(["-c", "user.name=Someone", "-c", "user.email=someone@example.org"])
-            .args(arguments)
-            .current_dir(&self.here)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .stdin(Stdio::null())
-            .output()
-            .expect("git runs")
+        let someone = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"];
+        client_by(self.program, secs(120), &self.here, &[&someone, arguments].concat())
     }
 
     fn done(&self, arguments: &[&str]) -> String {

@@ -12,12 +12,18 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs git as a client anywhere would, with nobody to ask for a password.
 pub fn client(directory: &Path, arguments: &[&str]) -> Output {
+    client_by(Path::new("git"), secs(120), directory, &[&["-c", "protocol.version=2"], arguments].concat())
+}
+
+/// As [`client`], by one of several gits, with the protocol that it prefers, and for so long at most.
+pub fn client_by(program: &Path, within: Duration, directory: &Path, arguments: &[&str]) -> Output {
     Command::new("timeout")
-        .args(["120", "git", "-c", "protocol.version=2"])
+        .arg(within.as_secs().to_string())
+        .arg(program)
         .args(arguments)
         .current_dir(directory)
         .env("GIT_CONFIG_NOSYSTEM", "1")

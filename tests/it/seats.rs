@@ -1,7 +1,7 @@
 //! Clients go on pushing while seats are added, while a rack is dark, and through two routers at once.
 
 use crate::push::{equal, work};
-use crate::router::{client, clone_url, done, said};
+use crate::router::{client, client_by, clone_url, done, said};
 use crate::support::engine::Engine;
 use crate::support::fleet::Fleet;
 use crate::support::source::{git, many_references, references, small};
@@ -92,7 +92,11 @@ fn a_mirror_of_many_references_is_pushed_as_one() {
     let up = Up::start(&["--fileservers", "3"]);
     let source = many_references(&up.sources(), "many", count);
     up.done(&["repo", "create", "mirrored"]);
-    done(&source, &["push", "-q", "--mirror", &clone_url(&up, "mirrored")]);
+    // Git looks each name up among all of them before it sends the first: at 50,000 that takes it a minute or two.
+    let within = secs(120 + u64::try_from(count).expect("a number") / 100);
+    let url = clone_url(&up, "mirrored");
+    let output = client_by(Path::new("git"), within, &source, &["push", "-q", "--mirror", &url]);
+    assert!(output.status.success(), "{}", said(&output));
     let all = equal(&up, "mirrored", 3).expect("equal");
     assert_eq!(all.matches("refs/heads/topic/").count(), count);
     assert!(references(&source).contains("refs/heads/main"));

@@ -13,7 +13,7 @@ mod record;
 mod transaction;
 
 pub use commit::mend;
-pub use faults::severities;
+pub use faults::{Unread, severities};
 pub use ingest::{Ingested, ingest};
 pub use prepare::{Prepared, prepare};
 pub use record::pushes_that_broke_off;

@@ -25,7 +25,7 @@ const LOST: &str = "the copies of this repository have committed more than the d
 /// Answers `info/refs?service=git-receive-pack`. `version`: what the client's `Git-Protocol` asks for. Version 2 has no
 /// pushes: git then speaks version 0.
 pub async fn advertise(pushing: &Pushing, repository: RepositoryId, version: u8) -> Answer {
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let view = match View::read(pushing, repository).await {
             Ok(Some(view)) => view,
             Ok(None) => return Answer::sentence(404, "there is no such repository"),
@@ -44,13 +44,17 @@ pub async fn advertise(pushing: &Pushing, repository: RepositoryId, version: u8)
                 body(&shown.listing, view.repository.object_format, version).freeze(),
             );
         }
+        if round == 0 && is_lost(pushing, repository).await {
+            return Answer::sentence(503, LOST);
+        }
         tokio::time::sleep(pushing.chance.around(std::time::Duration::from_millis(100))).await;
     }
-    let lost = pushes::is_history_lost(&pushing.database, repository).await.unwrap_or(false);
-    Answer::sentence(
-        503,
-        if lost { LOST } else { "no copy of this repository shows the references that it ought to have now" },
-    )
+    Answer::sentence(503, "no copy of this repository shows the references that it ought to have now")
+}
+
+/// Whether waiting cannot help: nobody pushes, the database went back. Not known is no.
+async fn is_lost(pushing: &Pushing, repository: RepositoryId) -> bool {
+    pushes::is_history_lost(&pushing.database, repository).await.unwrap_or(false)
 }
 
 fn body(listing: &Listing, format: ObjectFormat, version: u8) -> BytesMut {
