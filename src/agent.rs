@@ -242,7 +242,8 @@ async fn watch(agent: &Arc<Agent>, owner: root::Owner, settings: SweepSettings) 
     });
     monitor.look(store).await;
     tasks.spawn(sweeper.run(tasks.token()));
-    tasks.spawn(leftovers::keep(store.layout.clone(), Arc::clone(&agent.epochs), tasks.token()));
+    let (layout, space, epochs) = (store.layout.clone(), Arc::clone(&store.space), Arc::clone(&agent.epochs));
+    tasks.spawn(leftovers::keep(layout, space, epochs, tasks.token()));
     tasks.spawn(Arc::clone(&agent.pushes).keep(tasks.token()));
     tasks.spawn(Arc::clone(monitor).watch(Arc::clone(store), tasks.token()));
     tasks.spawn(Arc::clone(monitor).test(Arc::clone(store), tasks.token()));

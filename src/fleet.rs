@@ -16,6 +16,7 @@ mod references;
 
 pub use class::Class;
 pub use import::Importer;
+pub use push::PushedObjects;
 pub use read::{Blocks, GitRead};
 
 use crate::clock;

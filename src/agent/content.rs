@@ -29,9 +29,7 @@ mod staging;
 mod verify;
 
 pub use self::foreign::{Foreign, foreign};
-pub use self::push::{
-    Ingested, Prepared, Unread, ingest, mend, prepare, pushes_that_broke_off, severities,
-};
+pub use self::push::{Ingested, Prepared, Unread, ingest, mend, prepare, pushes_that_broke_off, severities};
 
 use self::references::References;
 use super::store::{Source, Store, Work};

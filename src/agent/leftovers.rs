@@ -1,10 +1,12 @@
 //! What work that broke off left in staging: kept for a while for whoever goes on with it, then cleared.
 //!
 //! Nothing there was ever seen by a reader. Imports are kept for a client that resumes, copies for the next attempt;
-//! both for a day since the last byte came, and copies no more than [`MOST_BYTES`] together, the newest first.
+//! both for a day since the last byte came, and copies no more than [`MOST_BYTES`] together, the newest first. On a
+//! disk that has no more room copies go at once: whoever goes on with one begins anew, and pushes need the room.
 
 use super::epochs::Epochs;
 use super::layout::Layout;
+use super::space::Space;
 use crate::model::id::RepositoryId;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 const KEPT: Duration = Duration::from_hours(24);
 /// Bytes of all copies that are kept.
 const MOST_BYTES: u64 = 64 << 30;
-/// How often it is looked through.
+/// How often it is looked through, and how often it is asked whether there is room.
 const EVERY: Duration = Duration::from_mins(15);
+const ROOM_EVERY: Duration = Duration::from_secs(20);
 
 /// One directory in staging.
 #[derive(Debug)]
@@ -35,16 +38,25 @@ pub(super) fn clear(layout: &Layout, now: SystemTime) -> io::Result<u32> {
 }
 
 /// Clears from time to time what nobody goes on with and nobody works on, until it is cancelled.
-pub(super) async fn keep(layout: Layout, epochs: Arc<Epochs>, cancel: CancellationToken) {
+pub(super) async fn keep(layout: Layout, space: Arc<Space>, epochs: Arc<Epochs>, cancel: CancellationToken) {
+    let mut looked = tokio::time::Instant::now();
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
+            () = tokio::time::sleep(ROOM_EVERY) => {}
         }
-        let (layout, epochs) = (layout.clone(), Arc::clone(&epochs));
+        let (layout, space, epochs) = (layout.clone(), Arc::clone(&space), Arc::clone(&epochs));
+        let due = looked.elapsed() >= EVERY;
+        if due {
+            looked = tokio::time::Instant::now();
+        }
         let cleared = tokio::task::spawn_blocking(move || {
+            let most = if space.sums()?.free == 0 { 0 } else { MOST_BYTES };
+            if !due && most > 0 {
+                return Ok(0);
+            }
             let now = super::moment(crate::clock::now());
-            clear_if(&layout, now, MOST_BYTES, |id| id.is_some_and(|id| epochs.try_write(id).is_some()))
+            clear_if(&layout, now, most, |id| id.is_some_and(|id| epochs.try_write(id).is_some()))
         });
         match cleared.await.map_err(io::Error::other).flatten() {
             Ok(0) => {}
@@ -151,6 +163,7 @@ mod tests {
         assert_eq!(clear_if(&layout, written, 100, |_| false).unwrap(), 0);
         assert_eq!(clear_if(&layout, written, 200, |_| true).unwrap(), 1);
         assert_eq!(clear_if(&layout, written, 200, |_| true).unwrap(), 0);
+        assert_eq!(clear_if(&layout, written, 0, |_| true).unwrap(), 2, "where there is no room none stays");
     }
 
     #[test]

@@ -209,7 +209,12 @@ fn routes(agent: &Arc<Agent>) -> Router {
         .route("/v1/repositories/{id}/bring", post(pushes::bring))
         .route("/v1/repositories/{id}/files/{*path}", get(objects::file))
         .route("/v1/repositories/{id}/git/info/refs", get(objects::advertisement))
-        .route("/v1/repositories/{id}/git/git-upload-pack", post(objects::upload_pack));
+        .route("/v1/repositories/{id}/git/git-upload-pack", post(objects::upload_pack))
+        .route("/v1/repositories/{id}/pushes/{ingest}/git/info/refs", get(objects::pushed_advertisement))
+        .route(
+            "/v1/repositories/{id}/pushes/{ingest}/git/git-upload-pack",
+            post(objects::pushed_upload_pack),
+        );
     calls
         .merge(long)
         .fallback(async || Answer(Refusal::new(RefusalCode::NotFound, "no such path")))

@@ -16,6 +16,7 @@ use flate2::write::GzDecoder;
 use futures::StreamExt as _;
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -84,11 +85,12 @@ pub(super) enum Ask {
     Answer { request: Body, gzip: bool },
 }
 
-/// What a client may have beside: its protocol, and the filters that it may ask for.
+/// What a client may have beside: its protocol, the filters that it may ask for, and objects that are not the copy's yet.
 #[derive(Debug, Default)]
 pub(super) struct Wish {
     pub(super) protocol: Option<&'static str>,
     pub(super) filters: Vec<Filter>,
+    pub(super) beside: Option<PathBuf>,
 }
 
 /// A validated `Git-Protocol`: nothing else of the client's wishes reaches git.
@@ -116,6 +118,11 @@ pub(super) async fn serve(
     if let Some(protocol) = wish.protocol {
         command = command.env("GIT_PROTOCOL", protocol.into());
     }
+    if let Some(objects) = &wish.beside {
+        command = command
+            .env("GIT_OBJECT_DIRECTORY", objects.into())
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", path.join("objects").into());
+    }
     let hold = store.holds.read(id).await;
     let mut git = command.spawn().map_err(|error| failed(&error))?;
     let (stdin, stdout) = (git.stdin.take(), git.stdout.take());
@@ -123,7 +130,8 @@ pub(super) async fn serve(
         return Err(Refusal::new(RefusalCode::Failed, "git has no pipes"));
     };
     let pump = Pump {
-        inventory: Arc::clone(&store.inventory),
+        // Objects that are only beside it may go at any moment: that says nothing of the copy.
+        inventory: wish.beside.is_none().then(|| Arc::clone(&store.inventory)),
         id,
         cancel: tasks.token(),
         git,
@@ -243,7 +251,8 @@ async fn write(stdin: &mut ChildStdin, bytes: &[u8]) -> bool {
 
 /// A git that serves, and what is held for it.
 struct Pump {
-    inventory: Arc<Inventory>,
+    /// Who hears that a copy cannot be served.
+    inventory: Option<Arc<Inventory>>,
     id: RepositoryId,
     cancel: CancellationToken,
     git: RunningGit,
@@ -298,7 +307,9 @@ impl Pump {
                     words = output.stderr.trim(),
                     "git failed while it served"
                 );
-                inventory.flag(id);
+                if let Some(inventory) = inventory {
+                    inventory.flag(id);
+                }
                 Err(Refusal::new(RefusalCode::Damaged, output.stderr.trim()))
             }
             Err(error) => Err(failed(&error)),

@@ -3,7 +3,7 @@
 use super::args::{Change, Global, GoalCommand, GoalVerb};
 use super::client::Client;
 use super::failure::{Exit, Failure};
-use super::output::{self, age, moment_or_dash};
+use super::output::{self, age, cut, moment_or_dash};
 use crate::clock;
 use crate::config::value;
 use crate::http::shapes::{
@@ -15,9 +15,13 @@ use crate::model::goal::GoalState;
 use std::time::Duration;
 
 mod check;
+mod files;
 mod fixtures;
 mod steering;
 mod trial;
+
+/// Characters of an error that a list has room for.
+const ERROR_WIDTH: usize = 72;
 
 /// Time between two looks at whether an evaluation has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -59,17 +63,28 @@ async fn list(global: &Global) -> anyhow::Result<Exit> {
 fn table<'a>(goals: impl Iterator<Item = &'a GoalRow>) -> String {
     let now = clock::now();
     let columns = ["GOAL", "STATE", "FINDINGS", "EVALUATED", "TOOK", "ERROR"];
-    let rows = goals.map(|goal| {
-        vec![
-            goal.name.clone(),
-            if goal.paused.is_some() { format!("{} (paused)", goal.state) } else { goal.state.to_string() },
-            counted(goal),
-            goal.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(now - at))),
-            goal.took_ms.map_or("-".to_owned(), |took| format!("{took} ms")),
-            goal.error.clone().unwrap_or_default(),
-        ]
-    });
-    output::table(&columns, rows)
+    let mut cut_short = false;
+    let rows: Vec<_> = goals
+        .map(|goal| {
+            let error = goal.error.clone().unwrap_or_default();
+            let short = cut(&error, ERROR_WIDTH);
+            cut_short |= short != error;
+            vec![
+                goal.name.clone(),
+                if goal.paused.is_some() {
+                    format!("{} (paused)", goal.state)
+                } else {
+                    goal.state.to_string()
+                },
+                counted(goal),
+                goal.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(now - at))),
+                goal.took_ms.map_or("-".to_owned(), |took| format!("{took} ms")),
+                short,
+            ]
+        })
+        .collect();
+    let more = if cut_short { "\n…: trued goal show GOAL has the whole error" } else { "" };
+    output::table(&columns, rows) + more
 }
 
 /// `at least` where there may be more.
@@ -142,7 +157,9 @@ async fn evaluate(global: &Global, names: Vec<String>, wait: &str) -> anyhow::Re
     let goals = loop {
         let status: Status = client.get(&["status"], &[]).await?;
         let ours: Vec<_> = status.goals.into_iter().filter(|goal| asked.goals.contains(&goal.name)).collect();
-        if ours.iter().all(|goal| goal.evaluated_at.is_some_and(|at| at >= asked.at)) {
+        // What does not run is not evaluated either: it is unknown already.
+        let ended = |goal: &GoalRow| goal.no_version || goal.evaluated_at.is_some_and(|at| at >= asked.at);
+        if ours.iter().all(ended) {
             break ours;
         }
         if clock::now() > until {
@@ -171,8 +188,47 @@ async fn approve(
 }
 
 fn exit(goals: &[GoalRow]) -> Exit {
-    if goals.iter().any(|goal| goal.state == GoalState::Unknown) {
+    // Of a goal that does not run, the state is at best that of another day.
+    if goals.iter().any(|goal| goal.no_version || goal.state == GoalState::Unknown) {
         return Exit::Unknown;
     }
     if goals.iter().any(|goal| goal.state == GoalState::Unmet) { Exit::Open } else { Exit::Done }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goal(name: &str, error: Option<String>) -> GoalRow {
+        GoalRow {
+            name: name.into(),
+            state: GoalState::Unknown,
+            findings: 0,
+            at_least: false,
+            evaluated_at: None,
+            took_ms: None,
+            error,
+            file_error: None,
+            no_version: false,
+            paused: None,
+        }
+    }
+
+    #[test]
+    fn a_goal_that_does_not_run_is_unknown_whatever_it_was() {
+        let goal = |state, no_version| GoalRow { state, no_version, ..goal("a", None) };
+        assert_eq!(exit(&[goal(GoalState::Met, true), goal(GoalState::Unmet, false)]), Exit::Unknown);
+        assert_eq!(exit(&[goal(GoalState::Met, false), goal(GoalState::Unmet, false)]), Exit::Open);
+        assert_eq!(exit(&[goal(GoalState::Met, false)]), Exit::Done);
+    }
+
+    #[test]
+    fn a_long_error_is_cut_in_the_list_which_says_where_the_whole_is() {
+        let short = table([goal("a", Some("timed out".into()))].iter());
+        assert!(short.ends_with("timed out"), "{short}");
+        let long = table([goal("a", Some("x".repeat(300))), goal("b", None)].iter());
+        assert!(long.lines().all(|line| line.chars().count() < 130), "{long}");
+        assert!(long.contains(&format!("{}…\n", "x".repeat(ERROR_WIDTH - 1))), "{long}");
+        assert!(long.ends_with("\n…: trued goal show GOAL has the whole error"), "{long}");
+    }
 }

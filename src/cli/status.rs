@@ -27,10 +27,11 @@ pub async fn run(global: &Global) -> anyhow::Result<Exit> {
     Ok(exit(&status))
 }
 
-/// 7 when a goal is unknown, else 3 when findings are open.
+/// 7 when a goal is unknown or does not run, else 3 when findings are open.
 fn exit(status: &Status) -> Exit {
     let nothing_known = status.goals.is_empty() && status.health.codes.iter().any(|code| code == "SQL_AWAY");
-    if nothing_known || status.goals.iter().any(|goal| goal.state == GoalState::Unknown) {
+    let is_unknown = |goal: &GoalRow| goal.no_version || goal.state == GoalState::Unknown;
+    if nothing_known || status.goals.iter().any(is_unknown) {
         return Exit::Unknown;
     }
     if status.backlog.total > 0 || status.goals.iter().any(|goal| goal.state == GoalState::Unmet) {
@@ -49,7 +50,12 @@ fn render(status: &Status, now: Millis) -> String {
         let _ = writeln!(text, "{}", wrapped(&trouble(goal), WIDTH, "    "));
         if let Some(error) = &goal.file_error {
             // Whole: the place and the code are what it is for.
-            let line = format!("    its file is not what runs: {error}");
+            let what = if goal.no_version {
+                "its file does not check, and no version of it runs"
+            } else {
+                "its file is not what runs"
+            };
+            let line = format!("    {what}: {error}");
             let _ = writeln!(text, "{}", wrapped(&line, WIDTH, "      "));
         }
         if let Some(pause) = &goal.paused {
@@ -196,6 +202,7 @@ mod tests {
             took_ms: Some(2),
             error: error.map(Into::into),
             file_error: None,
+            no_version: false,
             paused: None,
         };
         let server = |name: &str, health, counts| FileserverRow {
@@ -305,6 +312,18 @@ mod tests {
             PAUSED for 1m00s by local: a rack moves
           fs-2 is offline, 1,200 copies, does not count
         ");
+    }
+
+    #[test]
+    fn a_bad_file_of_a_goal_that_never_ran_is_not_told_as_an_edit() {
+        let mut one = status();
+        one.goals.truncate(1);
+        one.goals[0].file_error = Some("goals/racks-differ.sql:7:12: no".into());
+        one.goals[0].no_version = true;
+        let text = render(&one, 39_000);
+        assert!(text.contains("    its file does not check, and no version of it runs:\n"), "{text}");
+        assert!(!text.contains("is not what runs"), "{text}");
+        assert_eq!(exit(&one), Exit::Unknown, "its state is of another day");
     }
 
     #[test]

@@ -231,6 +231,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("push.policy_timeout", Kind::Duration, "5s", "How long its answer is waited for. No answer is no."),
     key(
+        "push.policy_objects",
+        Kind::Switch,
+        "false",
+        "Whether it reads what is pushed. It is asked later then, when enough copies have the objects, and is told a URL at which git reads them on one of these (docs/routers.md).",
+    ),
+    key(
         "push.largest",
         Kind::Size,
         "10GiB",

@@ -22,7 +22,7 @@ pub async fn states(db: &Database) -> Result<Vec<GoalStatus>> {
 }
 
 /// Says which goals exist, with their texts' digests and the errors of files that do not load; the state of a
-/// new one is unknown. Rows of goals that are gone are removed and their findings closed into history.
+/// new one is unknown, and so is that of one of which no version runs, whatever it was before a restart. Rows of goals that are gone are removed and their findings closed into history.
 /// What is there already is not written again.
 ///
 /// # Errors
@@ -39,9 +39,12 @@ async fn try_declare(db: &Database, goals: &[Declared]) -> Result<()> {
         within!(&mut tx, c => sqlx::query(
             "/* goals::declare */ INSERT INTO goal_states (goal, state, digest, file_error) \
              VALUES ($1, 'unknown', $2, $3) \
-             ON CONFLICT (goal) DO UPDATE SET digest = excluded.digest, file_error = excluded.file_error \
+             ON CONFLICT (goal) DO UPDATE SET digest = excluded.digest, file_error = excluded.file_error, \
+                state = CASE WHEN excluded.digest IS NULL THEN 'unknown' ELSE goal_states.state END, \
+                error = CASE WHEN excluded.digest IS NULL THEN excluded.file_error ELSE goal_states.error END \
               WHERE goal_states.digest IS DISTINCT FROM excluded.digest \
-                 OR goal_states.file_error IS DISTINCT FROM excluded.file_error",
+                 OR goal_states.file_error IS DISTINCT FROM excluded.file_error \
+                 OR (excluded.digest IS NULL AND goal_states.state <> 'unknown')",
         )
         .bind(&goal.goal).bind(&goal.digest).bind(&goal.file_error)
         .execute(c).await.map(drop))

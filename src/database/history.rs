@@ -48,9 +48,12 @@ pub async fn prune(db: &Database, history: History, before: Millis, limit: i64) 
             "/* history::findings */ DELETE FROM finding_history WHERE id IN \
              (SELECT id FROM finding_history WHERE closed_at < $1 ORDER BY closed_at LIMIT $2)"
         }
+        // A finding that waits for a person keeps what was tried, however long the person takes.
         History::Attempts => {
             "/* history::attempts */ DELETE FROM attempt_history WHERE id IN \
-             (SELECT id FROM attempt_history WHERE finished_at < $1 ORDER BY finished_at LIMIT $2)"
+             (SELECT h.id FROM attempt_history h WHERE h.finished_at < $1 \
+                 AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.id = h.finding_id AND f.state = 'stuck') \
+               ORDER BY h.finished_at LIMIT $2)"
         }
         History::Evaluations => {
             "/* history::evaluations */ DELETE FROM evaluations WHERE id IN \

@@ -3,8 +3,9 @@
 //! Each has its deadline as an argument. None is repeated here: a prepare or a bring that was not heard may have been
 //! done, and a finish may be asked again with the same answer.
 
-use super::{Agents, CallError, LONG_GRANT, Watch, Wish};
-use crate::model::grant::{Action, End};
+use super::{Agents, CallError, LONG_GRANT, SHORT_GRANT, Watch, Wish};
+use crate::model::Millis;
+use crate::model::grant::{Action, End, GRANT_HEADER};
 use crate::model::id::RepositoryId;
 use crate::model::wire::push::{
     FenceAnswer, FenceRequest, FinishAnswer, FinishRequest, IngestAnswer, IngestRequest, PrepareRequest,
@@ -15,6 +16,15 @@ use bytes::Bytes;
 use futures::Stream;
 use reqwest::Method;
 use std::time::Duration;
+
+/// Read access to a push that nobody has decided on yet.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct PushedObjects {
+    /// A URL for git.
+    pub url: String,
+    /// The header that lets one in, whole: for `http.extraHeader`.
+    pub header: String,
+}
 
 impl Agents {
     /// Announces a push: what it asks for.
@@ -53,6 +63,24 @@ impl Agents {
         let path = format!("/v1/repositories/{id}/pushes/{ingest}/pack");
         let call = self.call(to, &self.sign(to, &wish), Method::PUT, &path);
         call.body(reqwest::Body::wrap_stream(pack)).watched(watch).await
+    }
+
+    /// Where git can read what a copy has and, beside it, what a push brought; open to whoever shows the header, for
+    /// so long.
+    #[must_use]
+    pub fn pushed_objects(
+        &self,
+        at: &End,
+        id: RepositoryId,
+        ingest: &str,
+        lasting: Duration,
+    ) -> PushedObjects {
+        let holds_for = Millis::try_from(lasting.as_millis()).unwrap_or(SHORT_GRANT);
+        let grant = self.sign(at, &Wish { holds_for, ..Wish::about(Action::Read, Some(id)) });
+        PushedObjects {
+            url: format!("{}/v1/repositories/{id}/pushes/{ingest}/git", at.url.trim_end_matches('/')),
+            header: format!("{GRANT_HEADER}: {grant}"),
+        }
     }
 
     /// Prepares the commands that stand, under the push's epoch, and brings the copy's vote.

@@ -220,7 +220,7 @@ fn read(path: &Path, text: &str, engine: Engine) -> Result<Goal, At> {
         population: keys.population(text, engine, &known)?,
         database: keys.find("database").map_or(FLEET, |line| line.value).to_owned(),
         recheck: keys.query(text, "recheck", engine, &names(&params, &SUBJECT_NAMES))?,
-        sql: text.get(header.end..).unwrap_or_default().trim().to_owned(),
+        sql: body(text, header.end).to_owned(),
         repair,
         params,
         query,
@@ -228,6 +228,18 @@ fn read(path: &Path, text: &str, engine: Engine) -> Result<Goal, At> {
         text: Arc::from(text),
         digest: blake3::hash(text.as_bytes()).to_hex().to_string(),
     })
+}
+
+/// What follows the header. The lone `--` between them ends the header and says nothing to a reader.
+fn body(text: &str, end: usize) -> &str {
+    let rest = text.get(end..).unwrap_or_default().trim();
+    let after = rest
+        .strip_prefix("--")
+        .filter(|after| after.is_empty() || after.starts_with(['\n', '\r', ' ', '\t']));
+    match after.map(|after| after.split_once('\n').unwrap_or((after, ""))) {
+        Some((line, below)) if line.trim().is_empty() => below.trim_start(),
+        _ => rest,
+    }
 }
 
 /// A file that ends in the middle of a line was probably not saved whole, and half a query may well be one:

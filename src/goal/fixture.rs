@@ -19,9 +19,11 @@ use tokio::sync::mpsc;
 
 mod away;
 mod expected;
+mod read;
 mod scratch;
+mod values;
 
-pub use away::{AdoptionRow, PushRow, QuarantineRow, RemovingRow};
+pub use away::{AdoptionRow, LostHistoryRow, PushRow, QuarantineRow, RemovingRow};
 pub use expected::{Expected, ExpectedRow};
 pub use scratch::Scratch;
 
@@ -78,6 +80,9 @@ pub struct Case {
     /// Copies that a person wishes to be adopted.
     #[serde(default)]
     pub adoptions: Vec<AdoptionRow>,
+    /// Copies that know more than the database.
+    #[serde(default)]
+    pub lost_histories: Vec<LostHistoryRow>,
     /// Exactly these subjects are returned.
     pub expect: Vec<Expected>,
 }
@@ -261,9 +266,9 @@ impl Fixture {
     /// Reads a fixture's file. The path is for errors.
     ///
     /// # Errors
-    /// Naming file, line and column.
+    /// Naming file, line and column, the case, the key and what is allowed.
     pub fn parse(path: &Path, text: &str) -> Result<Self, FixtureError> {
-        toml::from_str(text).map_err(|error| FixtureError::File(format!("{}: {error}", path.display())))
+        read::read(path, text)
     }
 }
 

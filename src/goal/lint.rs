@@ -131,7 +131,7 @@ pub fn lint(goal: &Goal, engine: Engine, plan: Option<&Plan>) -> Vec<Remark> {
             remarks.push(remark(goal, rule.id, at.clone(), rule.why, rule.fix, rule.safety));
         }
     }
-    let needs_plan = |id: &str| id == "large-scan" && plan.is_none();
+    let needs_plan = |id: &str| id == LARGE_SCAN && plan.is_none();
     for ignore in ignores.iter().filter(|ignore| !needs_plan(ignore.id)) {
         if !found.iter().any(|(id, _)| *id == ignore.id) {
             let at = At::new(ignore.at, format!("nothing here needs `ignore {}`", ignore.id));
@@ -148,9 +148,36 @@ pub fn lint(goal: &Goal, engine: Engine, plan: Option<&Plan>) -> Vec<Remark> {
     remarks
 }
 
+/// The rule of what a plan reads whole.
+const LARGE_SCAN: &str = "large-scan";
+
+/// What the lint says of a plan: what [`lint`] would, or why the file has it left out.
+#[must_use]
+pub fn of_plan(goal: &Goal, engine: Engine, plan: &Plan) -> (Vec<Remark>, Vec<Ignored>) {
+    let remarks = lint(goal, engine, Some(plan)).into_iter().filter(|one| one.id == LARGE_SCAN).collect();
+    let end = header::read(&goal.text).map_or(0, |header| header.end);
+    let (ignores, _) = ignores(goal);
+    let Some(ignore) = ignores.into_iter().find(|ignore| ignore.id == LARGE_SCAN) else {
+        return (remarks, Vec::new());
+    };
+    let found = rules::look(goal, engine, end, Some(plan)).into_iter().filter(|(id, _)| *id == LARGE_SCAN);
+    let left_out = found.map(|(_, at)| Ignored { what: at.message, reason: ignore.reason.clone() });
+    (remarks, left_out.collect())
+}
+
+/// What a rule would say, and why the file has it left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ignored {
+    /// What it would say.
+    pub what: String,
+    /// The file's reason.
+    pub reason: String,
+}
+
 struct Ignore {
     id: &'static str,
     at: usize,
+    reason: String,
 }
 
 /// The ignores of a file, and remarks about those that are none.
@@ -166,7 +193,7 @@ fn ignores(goal: &Goal) -> (Vec<Ignore>, Vec<Remark>) {
             continue;
         };
         match ignore(rest.trim()) {
-            Ok(id) => ignores.push(Ignore { id, at: start }),
+            Ok((id, reason)) => ignores.push(Ignore { id, at: start, reason: reason.to_owned() }),
             Err(message) => {
                 let (why, fix) =
                     ("an ignore says what it ignores, and why", "write `-- lint: ignore ID reason`");
@@ -177,7 +204,7 @@ fn ignores(goal: &Goal) -> (Vec<Ignore>, Vec<Remark>) {
     (ignores, remarks)
 }
 
-fn ignore(text: &str) -> Result<&'static str, String> {
+fn ignore(text: &str) -> Result<(&'static str, &str), String> {
     let rest = text.strip_prefix("ignore").map(str::trim_start);
     let rest = rest.ok_or_else(|| format!("`lint: {text}` is no `lint: ignore ID reason`"))?;
     let (id, reason) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -191,7 +218,7 @@ fn ignore(text: &str) -> Result<&'static str, String> {
     if reason.trim().is_empty() {
         return Err(format!("`ignore {id}` gives no reason"));
     }
-    Ok(known.id)
+    Ok((known.id, reason.trim()))
 }
 
 fn remark(goal: &Goal, id: &str, at: At, why: &str, fix: &str, refused: bool) -> Remark {

@@ -6,7 +6,7 @@
 
 use super::Goal;
 use super::file::Brake;
-use super::text::did_you_mean;
+use super::text::{did_you_mean, nearest};
 use super::value::Value;
 use crate::model::goal::Mode;
 use std::collections::BTreeSet;
@@ -54,6 +54,33 @@ pub fn strangers(settings: &[Setting], goals: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// What may be set over this goal, each with the name that `set` and `unset` take.
+fn keys(goal: &Goal) -> impl Iterator<Item = String> + '_ {
+    let params = goal.params.keys().map(|name| format!("param.{name}"));
+    NAMES.iter().map(|name| (*name).to_owned()).chain(params)
+}
+
+/// Whether there is such a setting of this goal.
+///
+/// # Errors
+/// With the key that was meant, and all there are.
+pub fn known(goal: &Goal, name: &str) -> Result<(), String> {
+    let keys: Vec<_> = keys(goal).collect();
+    if keys.iter().any(|key| key == name) {
+        return Ok(());
+    }
+    // A parameter's bare name is the likeliest slip: in the file it stands without the word before it.
+    let bare = name.strip_prefix("param.").unwrap_or(name);
+    let param = goal.params.get_key_value(bare).map(|(known, _)| known.as_str());
+    let param = param.or_else(|| nearest(bare, goal.params.keys().map(String::as_str)));
+    let meant = match param {
+        Some(param) => Some(format!("param.{param}")),
+        None => nearest(name, NAMES).map(str::to_owned),
+    };
+    let near = meant.map_or_else(String::new, |meant| format!("; did you mean \"{meant}\"?"));
+    Err(format!("goal {} has no key \"{name}\"{near} (keys: {})", goal.name, keys.join(", ")))
+}
+
 /// Sets one value.
 ///
 /// # Errors
@@ -91,18 +118,10 @@ fn last_line(error: &cron::error::Error) -> String {
 }
 
 fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
-    let Some(param) = name.strip_prefix("param.") else {
-        return Err(format!(
-            "\"{name}\" cannot be set{}; mode, schedule, brake and param.NAME can",
-            did_you_mean(name, NAMES)
-        ));
-    };
-    let new = Value::parse(value)?;
-    let Some(old) = goal.params.get_mut(param) else {
-        let near = did_you_mean(param, goal.params.keys().map(String::as_str));
-        let known = goal.params.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        return Err(format!("it has no parameter \"{param}\"{near} (parameters: {known})"));
-    };
+    known(goal, name)?;
+    let new = Value::parse(value).map_err(|why| format!("{name}: {why}"))?;
+    let param = name.strip_prefix("param.").unwrap_or(name);
+    let Some(old) = goal.params.get_mut(param) else { return Ok(()) };
     if std::mem::discriminant(old) != std::mem::discriminant(&new) {
         let kind = old.kind();
         return Err(format!("\"{value}\" is not of the kind that param {param} has in the file: {kind}"));
@@ -164,7 +183,7 @@ mod tests {
             ("mode", "sleep", "not repair or observe"),
             ("schedule", "* * * * *", "seconds, which come first"),
             ("brake", "much", "a count, a share"),
-            ("param.aeg", "1d", "did you mean \"age\"?"),
+            ("param.aeg", "1d", "no key \"param.aeg\"; did you mean \"param.age\"?"),
             ("param.age", "soon", "not of the kind"),
             ("mod", "observe", "did you mean \"mode\"?"),
         ];
@@ -172,6 +191,21 @@ mod tests {
             let (set, errors) = over(&goal(), &[setting(name, value)]);
             assert_eq!(set, goal(), "{name}");
             assert!(errors[0].contains(said) && errors[0].contains("trued.toml:3"), "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_told_with_all_keys_and_the_one_that_was_meant() {
+        for (name, meant) in
+            [("age", "param.age"), ("aeg", "param.age"), ("param.agee", "param.age"), ("brak", "brake")]
+        {
+            let said = known(&goal(), name).unwrap_err();
+            let keys = "(keys: mode, schedule, brake, param.age)";
+            assert_eq!(said, format!("goal x has no key \"{name}\"; did you mean \"{meant}\"? {keys}"));
+        }
+        assert!(!known(&goal(), "xyzzy").unwrap_err().contains("did you mean"));
+        for name in ["mode", "schedule", "brake", "param.age"] {
+            assert_eq!(known(&goal(), name), Ok(()));
         }
     }
 }

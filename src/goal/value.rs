@@ -43,6 +43,9 @@ const SIZES: [(&str, i64); 10] = [
     ("PiB", 1 << 50),
 ];
 
+/// What bytes may look like, for error messages.
+pub const BYTES_FORM: &str = "a number of bytes, like 1073741824 or \"1 GiB\"";
+
 /// What a duration may look like, for error messages.
 pub const DURATION_FORM: &str = "a duration such as 500ms, 30s, 5m, 2h or 7d";
 
@@ -80,6 +83,14 @@ pub fn duration(text: &str) -> Option<Millis> {
     scaled(text, &DURATIONS)
 }
 
+/// A size in bytes.
+///
+/// # Errors
+/// With the units there are, and the one that was meant.
+pub fn size(text: &str) -> Result<i64, String> {
+    scaled(text, &SIZES).ok_or_else(|| format!("\"{text}\" is not {BYTES_FORM}{}", unit_hint(text, &SIZES)))
+}
+
 /// A percentage from 0 to 100, without its sign.
 #[must_use]
 pub fn percentage(number: &str) -> Option<f64> {
@@ -102,10 +113,29 @@ fn scaled(text: &str, units: &[(&str, i64)]) -> Option<i64> {
 }
 
 fn wrong(text: &str) -> String {
+    let units: Vec<_> = DURATIONS.iter().chain(&SIZES).copied().collect();
     format!(
         "\"{text}\" is no value: write {DURATION_FORM}, a size such as 100MiB or 2GB, a percentage such as 20%, \
-         an integer, or text (in quotes where it begins with a digit)"
+         an integer, or text (in quotes where it begins with a digit){}",
+        unit_hint(text, &units)
     )
+}
+
+/// The unit that was meant, and all units, where a number with a unit stands there: units are told apart by upper
+/// and lower case, and a gigabyte is no gibibyte.
+fn unit_hint(text: &str, units: &[(&str, i64)]) -> String {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).filter(|at| *at > 0);
+    let Some((number, unit)) = digits.and_then(|at| text.split_at_checked(at)) else { return String::new() };
+    let unit = unit.trim();
+    if !unit.starts_with(|c: char| c.is_ascii_alphabetic()) || units.iter().any(|(name, _)| *name == unit) {
+        return String::new();
+    }
+    // Whether minutes or a million were meant by an `M` cannot be known.
+    let alike = || units.iter().filter(|(name, _)| unit != "M" && name.eq_ignore_ascii_case(unit));
+    let near =
+        alike().next().map_or_else(String::new, |(name, _)| format!("; did you mean \"{number}{name}\"?"));
+    let all = units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    format!("{near} (units: {all})")
 }
 
 #[cfg(test)]
@@ -130,5 +160,30 @@ mod tests {
         {
             assert!(Value::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wrong_unit_is_told_with_the_units_there_are_and_the_one_that_was_meant() {
+        for (text, meant) in [("1GIB", "1GiB"), ("1 gb", "1GB"), ("5 Mib", "5MiB"), ("7D", "7d")] {
+            let said = Value::parse(text).unwrap_err();
+            assert!(
+                said.contains(&format!("; did you mean \"{meant}\"? (units: ms, s, m, h, d, B, KiB")),
+                "{said}"
+            );
+        }
+        for text in ["1G", "1 M", "3 parsecs"] {
+            let said = Value::parse(text).unwrap_err();
+            assert!(said.ends_with("kB, MB, GB, TB, PiB)") && !said.contains("did you mean"), "{said}");
+        }
+        for text in ["0x10", "101%", "9223372036854775807d"] {
+            assert!(!Value::parse(text).unwrap_err().contains("did you mean"), "{text}");
+        }
+        assert_eq!(size("1 GiB"), Ok(1 << 30));
+        let said = size("1 gib").unwrap_err();
+        assert!(
+            said.starts_with(
+                "\"1 gib\" is not a number of bytes, like 1073741824 or \"1 GiB\"; did you mean"
+            )
+        );
     }
 }

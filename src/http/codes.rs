@@ -13,8 +13,9 @@ use crate::model::finding::FindingState;
 use crate::model::fleet::{Fileserver, Health, Intent};
 use crate::model::goal::{GoalState, GoalStatus};
 
-/// Evaluations in a row that did not finish before a goal is stale.
-const STALE_AFTER: i64 = 3;
+mod goals;
+
+pub use goals::is_dead;
 
 /// Eligible work this old with nothing done meanwhile is a stalled backlog.
 pub const STALLED_AFTER: Millis = 600_000;
@@ -132,9 +133,9 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
         "HISTORY_LOST" => history_lost(facts),
         "UNKNOWN_REPOSITORY" => unknown_repository(facts),
         "REPOSITORY_STUCK" => repository_stuck(facts),
-        "GOAL_DEAD" => goal_dead(facts),
-        "GOAL_STALE" => goal_stale(facts),
-        "GOAL_INVALID" => goal_invalid(facts),
+        "GOAL_DEAD" => goals::dead(facts),
+        "GOAL_STALE" => goals::stale(facts),
+        "GOAL_INVALID" => goals::invalid(facts),
         "GOAL_BRAKED" => goal_braked(facts),
         "BACKLOG_STALLED" => backlog_stalled(facts),
         "REDIS_AWAY" => redis_away(facts),
@@ -183,36 +184,6 @@ fn repository_stuck(facts: &Facts<'_>) -> Said {
     let stuck = facts.backlog.of(FindingState::Stuck);
     let sentence = format!("{stuck} findings need a person: their repairs do not help");
     (stuck > 0).then(|| (sentence, "trued backlog --state stuck, then trued why SUBJECT".to_owned()))
-}
-
-/// Unknown, because nothing was there to look at: the evaluation says so in its error.
-fn goal_dead(facts: &Facts<'_>) -> Said {
-    let dead = facts.goals.iter().filter(|one| is_dead(one));
-    let names = named(dead.map(|one| one.goal.as_str()))?;
-    let sentence = format!("{names}: looked at nothing, where there was something before");
-    Some((sentence, "see what its population reads (trued goal show NAME); where that is rightly empty now: trued goal approve NAME --reason …".to_owned()))
-}
-
-/// Whether it is.
-#[must_use]
-pub fn is_dead(one: &GoalStatus) -> bool {
-    one.state == GoalState::Unknown && one.error.as_deref().is_some_and(|error| error.contains("GOAL_DEAD"))
-}
-
-fn goal_stale(facts: &Facts<'_>) -> Said {
-    let stale = || facts.goals.iter().filter(|one| one.failures >= STALE_AFTER);
-    let names = named(stale().map(|one| one.goal.as_str()))?;
-    let sentence =
-        format!("{names}: unknown for {STALE_AFTER} evaluations or more; its findings are not of now");
-    let why = stale().find_map(|one| one.error.clone()).unwrap_or_default();
-    Some((sentence, if why.is_empty() { "trued goal show NAME".to_owned() } else { why }))
-}
-
-fn goal_invalid(facts: &Facts<'_>) -> Said {
-    let invalid = || facts.goals.iter().filter(|one| one.file_error.is_some());
-    let names = named(invalid().map(|one| one.goal.as_str()))?;
-    let hint = invalid().find_map(|one| one.file_error.clone()).unwrap_or_default();
-    Some((format!("{names}: the file on disk is not what runs"), hint))
 }
 
 fn goal_braked(facts: &Facts<'_>) -> Said {
@@ -309,7 +280,11 @@ mod tests {
         }
     }
 
-    fn facts<'a>(goals: &'a [GoalStatus], backlog: &'a BacklogCounts, brakes: &'a [Brake]) -> Facts<'a> {
+    pub(crate) fn facts<'a>(
+        goals: &'a [GoalStatus],
+        backlog: &'a BacklogCounts,
+        brakes: &'a [Brake],
+    ) -> Facts<'a> {
         Facts {
             goals,
             backlog,

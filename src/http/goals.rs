@@ -185,8 +185,7 @@ pub fn entry(api: &Api, name: &str) -> Result<Entry, Problem> {
 /// When there is no such goal, or no good version of it.
 pub fn running(api: &Api, name: &str) -> Result<Arc<Goal>, Problem> {
     let entry = entry(api, name)?;
-    let none = || format!("no good version of {name} was ever loaded");
-    entry.running.ok_or_else(|| Problem::failed(entry.error.unwrap_or_else(none)))
+    entry.running.ok_or_else(|| steering::without_version(name, entry.error.as_deref()))
 }
 
 /// Keeps the first rows and lets the rest go by, so that all are counted.

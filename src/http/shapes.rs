@@ -111,6 +111,9 @@ pub struct GoalRow {
     /// Why its file is not what runs; the last good version does, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_error: Option<String>,
+    /// Whether no version of it runs: its file does not check, and none that did was loaded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_version: bool,
     /// The pause that holds its repairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PausedGoal>,

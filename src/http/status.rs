@@ -195,6 +195,7 @@ fn row(one: &Fileserver, replicas: i64) -> FileserverRow {
 pub fn goal_row(status: GoalStatus, pauses: &[Pause]) -> GoalRow {
     GoalRow {
         paused: steering::of(pauses, &status.goal),
+        no_version: status.file_error.is_some() && status.digest.is_none(),
         file_error: status.file_error.clone(),
         name: status.goal,
         state: status.state,

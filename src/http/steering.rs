@@ -88,9 +88,7 @@ pub async fn set(
         return Err(Problem::bad_request("nothing is to be set")
             .hint("say --mode, --schedule, --brake, --param NAME=VALUE, or --unset NAME"));
     }
-    let running = entry
-        .running
-        .ok_or_else(|| Problem::refused(format!("no good version of {name} was ever loaded")))?;
+    let running = entry.running.ok_or_else(|| without_version(&name, entry.error.as_deref()))?;
     let mut tried = (*running).clone();
     for (key, value) in &ask.set {
         text("value", value)?;
@@ -100,9 +98,10 @@ pub async fn set(
     let was = |key: &str| {
         before.iter().find(|one| one.goal == name && one.name == key).map(|one| one.value.clone())
     };
-    let lacking = ask.unset.iter().find(|key| was(key).is_none());
-    if let Some(key) = lacking {
-        return Err(Problem::bad_request(format!("{key} of goal {name} was not set at run time")));
+    // What was set over a parameter that the file has no more can still be taken back.
+    if let Some(key) = ask.unset.iter().find(|key| was(key).is_none()) {
+        setting::known(&running, key).map_err(Problem::bad_request)?;
+        return Err(not_set(&name, key, &before));
     }
     let mut told: Vec<_> = ask.set.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     told.extend(ask.unset.iter().map(|key| format!("{key} as before")));
@@ -121,6 +120,22 @@ pub async fn set(
         record(&api, "goal.unset", &name, Some(reason), detail).await?;
     }
     Ok(Json(Changed { message: format!("goal {name} has {told}, within seconds"), changed: true }))
+}
+
+/// The answer to a wish about a goal of which nothing runs.
+#[must_use]
+pub fn without_version(name: &str, error: Option<&str>) -> Problem {
+    let why = error.map_or_else(String::new, |error| format!(": {error}"));
+    Problem::refused(format!("no version of goal {name} runs{why}"))
+        .hint(format!("mend its file; `trued goal show {name}` has its error until then"))
+}
+
+fn not_set(name: &str, key: &str, all: &[settings::GoalSetting]) -> Problem {
+    let set: Vec<_> = all.iter().filter(|one| one.goal == name).map(|one| one.name.as_str()).collect();
+    let hint =
+        if set.is_empty() { "nothing of it is".to_owned() } else { format!("set is: {}", set.join(", ")) };
+    Problem::bad_request(format!("{key} of goal {name} was not set at run time"))
+        .hint(format!("{hint}; `trued goal show {name}` tells where each value comes from"))
 }
 
 /// The settings over goals' files: the configuration's, then SQL's.

@@ -421,12 +421,16 @@ async fn a_pause_needs_a_known_goal_an_end_and_a_reason_and_is_audited() {
     let (_, status) = fixture.ask("GET", "/api/v1/status", None).await;
     let goal = &status["goals"][0];
     assert_eq!((&goal["paused"]["reason"], &goal["file_error"]), (&json!("a rack moves"), &json!("bad")));
+    assert_eq!(goal["no_version"], true);
     let (_, text) = fixture.ask("GET", "/metrics", None).await;
     for line in ["trued_goals_paused 1", "trued_goal_file_errors 1"] {
         assert!(text.as_str().unwrap().contains(line), "{text}");
     }
     let (_, history) = fixture.ask("GET", "/api/v1/goals/all-well/history", None).await;
     assert_eq!(history["evaluations"], json!([]));
+    let note =
+        "goal all-well was never evaluated, because its file is not valid: bad (trued goal show all-well)";
+    assert_eq!(history["note"], note);
     let (_, changed) = fixture.ask("POST", "/api/v1/goals/all-well/resume", Some(json!({}))).await;
     assert_eq!(changed["changed"], true);
     let (_, again) = fixture.ask("POST", "/api/v1/goals/all-well/resume", Some(json!({}))).await;

@@ -8,9 +8,10 @@ use super::state::Api;
 use super::steering;
 use crate::database::{evaluations, goals, pauses, repositories};
 use crate::goal::Goal;
+use crate::goal::lint;
 use crate::goal::trial::{self, Difference};
 use crate::model::finding::Deferral;
-use crate::model::goal::Mode;
+use crate::model::goal::{GoalStatus, Mode};
 use crate::model::id::RepositoryId;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -142,7 +143,10 @@ async fn held(api: &Api, edited: &Goal, difference: &Difference) -> Result<Vec<S
 pub async fn explain(State(api): State<Api>, Path(name): Path<String>) -> Answer<GoalPlan> {
     let goal = running(&api, &name)?;
     let plan = api.source.plan(&goal).await.map_err(|problem| Problem::failed(problem.message))?;
-    Ok(Json(GoalPlan { goal: name, engine: api.source.engine().as_str().to_owned(), plan }))
+    // What the check of its file says, neither more nor less.
+    let engine = api.source.engine();
+    let (remarks, ignored) = lint::of_plan(&goal, engine, &plan);
+    Ok(Json(GoalPlan { goal: name, engine: engine.as_str().to_owned(), plan, remarks, ignored }))
 }
 
 /// How many.
@@ -162,11 +166,28 @@ pub async fn history(
 ) -> Answer<GoalHistory> {
     let limit = i64::try_from(how.limit.unwrap_or(USUAL).clamp(1, MOST)).unwrap_or(i64::MAX);
     let evaluations = evaluations::history(&api.db, &name, limit).await?;
+    let mut note = None;
     if evaluations.is_empty() {
-        let known: Vec<_> = goals::states(&api.db).await?.into_iter().map(|one| one.goal).collect();
-        if !known.contains(&name) {
+        let states = goals::states(&api.db).await?;
+        let Some(goal) = states.iter().find(|one| one.goal == name) else {
+            let known: Vec<_> = states.into_iter().map(|one| one.goal).collect();
             return Err(no_such_goal(&name, &known));
-        }
+        };
+        note = Some(why_none(goal));
     }
-    Ok(Json(GoalHistory { goal: name, now: api.db.now().await?, evaluations }))
+    Ok(Json(GoalHistory { goal: name, now: api.db.now().await?, evaluations, note }))
+}
+
+/// Why a goal has no evaluations: an empty table would look as if all were well.
+fn why_none(status: &GoalStatus) -> String {
+    let name = &status.goal;
+    match (&status.file_error, status.evaluated_at) {
+        (_, Some(_)) => format!("goal {name} has no evaluation that is still kept"),
+        (Some(error), None) if status.digest.is_none() => {
+            format!(
+                "goal {name} was never evaluated, because its file is not valid: {error} (trued goal show {name})"
+            )
+        }
+        _ => format!("goal {name} was not evaluated yet; now: trued goal evaluate {name}"),
+    }
 }

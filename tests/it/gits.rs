@@ -2,8 +2,8 @@
 
 use crate::push::equal;
 use crate::router::{client_by, clone_url};
-use crate::support::source::{git, small};
 use crate::support::secs;
+use crate::support::source::{git, small};
 use crate::support::up::Up;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

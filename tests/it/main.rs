@@ -20,6 +20,7 @@ mod files;
 mod gits;
 mod heal;
 mod many;
+mod policy;
 mod postgres;
 mod push;
 mod redis;

@@ -26,8 +26,12 @@ fn commit(here: &Path, what: &str) -> String {
 
 /// Copies that are live and in sync, all of which have the same references.
 pub fn equal(up: &Up, name: &str, at_least: usize) -> Result<String, String> {
-    let good: Vec<Copy> =
-        up.copies(name).into_iter().filter(|copy| copy.state == "live" && copy.in_sync).collect();
+    equal_copies(&up.copies(name), at_least)
+}
+
+/// The same of copies that were asked for.
+pub fn equal_copies(copies: &[Copy], at_least: usize) -> Result<String, String> {
+    let good: Vec<&Copy> = copies.iter().filter(|copy| copy.state == "live" && copy.in_sync).collect();
     if good.len() < at_least {
         return Err(format!("{} of {at_least} are good", good.len()));
     }

@@ -6,6 +6,7 @@ use crate::model::id::RepositoryId;
 use crate::model::wire::push::{FinishAnswer, IngestAnswer, IngestRequest};
 use crate::model::wire::{Refusal, RefusalCode};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -162,6 +163,23 @@ impl Pushes {
             other => {
                 session.state = other;
                 Err(Refusal::new(RefusalCode::BadRequest, "this push is not ready to be prepared"))
+            }
+        }
+    }
+
+    /// Where the objects of one are that is ready; none: it brought none.
+    ///
+    /// # Errors
+    /// `NotFound` where it is not known, `BadRequest` where it is not ready.
+    pub(in crate::agent) fn objects(
+        &self,
+        id: RepositoryId,
+        ingest: &str,
+    ) -> Result<Option<PathBuf>, Refusal> {
+        match &find(&mut self.lock(), id, ingest)?.state {
+            State::Ready(ingested) => Ok(ingested.objects().map(Path::to_owned)),
+            _ => {
+                Err(Refusal::new(RefusalCode::BadRequest, "the objects of this push are not to be read now"))
             }
         }
     }

@@ -5,6 +5,7 @@ use super::{Agent, Answer, query, repository, turn, turn_within};
 use crate::agent::content;
 use crate::agent::upload_pack::{self, Ask, Wish};
 use crate::model::grant::Action;
+use crate::model::id::RepositoryId;
 use crate::model::wire::read::{FILTERS_HEADER, Filter};
 use crate::model::wire::{Manifest, Refusal, RefusalCode};
 use axum::Json;
@@ -15,6 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
 use serde::Deserialize;
 use std::io::SeekFrom;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio_util::io::ReaderStream;
@@ -122,13 +124,20 @@ pub(super) async fn advertisement(
 ) -> Result<Response, Answer> {
     let id = repository(&id)?;
     agent.admit(&headers, Action::Read, Some(id))?;
-    let asked: Service = query(&uri)?;
-    if asked.service != "git-upload-pack" {
-        let why = "only the service git-upload-pack is served here";
-        return Err(Refusal::new(RefusalCode::BadRequest, why).into());
-    }
-    let body = ask_git(&agent, id, &headers, Ask::Advertisement).await?;
-    Ok(git_answer("application/x-git-upload-pack-advertisement", body))
+    advertise(&agent, id, &uri, &headers, None).await
+}
+
+/// The same, with what a push brought beside the copy: for whoever judges it.
+pub(super) async fn pushed_advertisement(
+    State(agent): State<Arc<Agent>>,
+    Path((id, ingest)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Answer> {
+    let id = repository(&id)?;
+    agent.admit(&headers, Action::Read, Some(id))?;
+    let beside = agent.pushes.objects(id, &ingest)?;
+    advertise(&agent, id, &uri, &headers, beside).await
 }
 
 pub(super) async fn upload_pack(
@@ -139,6 +148,47 @@ pub(super) async fn upload_pack(
 ) -> Result<Response, Answer> {
     let id = repository(&id)?;
     let admitted = agent.admit(&headers, Action::Read, Some(id))?;
+    // A grant that names a source is a copy's; a client's clone does not wait for copies.
+    answer(&agent, id, &headers, request, admitted.grant.source.is_some(), None).await
+}
+
+/// The same, with what a push brought beside the copy.
+pub(super) async fn pushed_upload_pack(
+    State(agent): State<Arc<Agent>>,
+    Path((id, ingest)): Path<(String, String)>,
+    headers: HeaderMap,
+    request: Body,
+) -> Result<Response, Answer> {
+    let id = repository(&id)?;
+    agent.admit(&headers, Action::Read, Some(id))?;
+    let beside = agent.pushes.objects(id, &ingest)?;
+    answer(&agent, id, &headers, request, false, beside).await
+}
+
+async fn advertise(
+    agent: &Agent,
+    id: RepositoryId,
+    uri: &Uri,
+    headers: &HeaderMap,
+    beside: Option<PathBuf>,
+) -> Result<Response, Answer> {
+    let asked: Service = query(uri)?;
+    if asked.service != "git-upload-pack" {
+        let why = "only the service git-upload-pack is served here";
+        return Err(Refusal::new(RefusalCode::BadRequest, why).into());
+    }
+    let body = ask_git(agent, id, headers, Ask::Advertisement, beside).await?;
+    Ok(git_answer("application/x-git-upload-pack-advertisement", body))
+}
+
+async fn answer(
+    agent: &Agent,
+    id: RepositoryId,
+    headers: &HeaderMap,
+    request: Body,
+    is_copy: bool,
+    beside: Option<PathBuf>,
+) -> Result<Response, Answer> {
     let is = |name, known: &[&str]| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.is_some_and(|value| known.contains(&value))
@@ -151,24 +201,24 @@ pub(super) async fn upload_pack(
         let refusal = Refusal::new(RefusalCode::BadRequest, "bodies may be packed with gzip only");
         return Ok((StatusCode::UNSUPPORTED_MEDIA_TYPE, Json(refusal)).into_response());
     }
-    let body = ask_git(&agent, id, &headers, Ask::Answer { request, gzip }).await?;
-    // A grant that names a source is a copy's; a client's clone does not wait for copies.
-    let body = if admitted.grant.source.is_some() { paced(&agent, body) } else { body };
+    let body = ask_git(agent, id, headers, Ask::Answer { request, gzip }, beside).await?;
+    let body = if is_copy { paced(agent, body) } else { body };
     Ok(git_answer("application/x-git-upload-pack-result", body))
 }
 
 async fn ask_git(
     agent: &Agent,
-    id: crate::model::id::RepositoryId,
+    id: RepositoryId,
     headers: &HeaderMap,
     ask: Ask,
+    beside: Option<PathBuf>,
 ) -> Result<Body, Refusal> {
     let permit = turn_within(&agent.serving, "reads", deadline::patience(headers)).await?;
     let reading = agent.reads.begin(permit);
     let protocol = headers.get("git-protocol").and_then(|value| value.to_str().ok());
     let protocol = upload_pack::protocol(protocol);
     let filters = headers.get(FILTERS_HEADER).and_then(|value| value.to_str().ok());
-    let wish = Wish { protocol, filters: Filter::split(filters.unwrap_or_default()) };
+    let wish = Wish { protocol, filters: Filter::split(filters.unwrap_or_default()), beside };
     upload_pack::serve(&agent.store, &agent.tasks, id, &wish, ask, reading).await
 }
 

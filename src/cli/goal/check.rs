@@ -4,6 +4,7 @@ use super::super::args::{Global, Output};
 use super::super::client::Client;
 use super::super::failure::{Exit, Failure};
 use super::super::{output, program};
+use super::files;
 use crate::goal::lint::{RULES, Remark};
 use crate::goal::trial;
 use crate::http::shapes::{CheckGoal, CheckedGoal};
@@ -31,7 +32,7 @@ pub async fn run(global: &Global, files: &[PathBuf], database_url: Option<String
         database_url.map(|url| super::super::settings::database_url(global, Some(&url))).transpose()?;
     let mut all = Vec::new();
     for file in files {
-        let text = read(file)?;
+        let text = read(global, file)?;
         let checked = if let Some(url) = &database_url {
             here(global, url, file, &text).await?
         } else {
@@ -67,7 +68,8 @@ pub fn tell(checked: &CheckedGoal) {
     }
 }
 
-fn shown(remark: &Remark) -> String {
+/// A remark with why and what to do.
+pub fn shown(remark: &Remark) -> String {
     let kind = if remark.refused { "refused" } else { "warning" };
     format!("{} ({kind}: {})\n  why: {}\n  fix: {}", remark.message, remark.id, remark.why, remark.fix)
 }
@@ -91,7 +93,12 @@ pub fn rules(global: &Global) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// When it cannot be read or is no goal's length.
-pub fn read(file: &Path) -> anyhow::Result<String> {
+pub fn read(global: &Global, file: &Path) -> anyhow::Result<String> {
+    if !file.exists() || file.is_dir() {
+        // Only for a hint: a configuration that cannot be read is no trouble here.
+        let directory = files::directory(global).ok();
+        return Err(files::no_file(directory.as_deref(), file).into());
+    }
     let size = std::fs::metadata(file).with_context(|| format!("reading {}", file.display()))?.len();
     if size > LARGEST_FILE {
         let message = format!("{} has {size} bytes; a goal has {LARGEST_FILE} at most", file.display());

@@ -4,9 +4,9 @@
 //! never seen to be quiet, is not known to work.
 
 use super::super::args::{Global, Output};
-use super::super::failure::{Exit, Failure};
-use super::super::{output, program, settings};
-use super::check;
+use super::super::failure::Exit;
+use super::super::{output, program};
+use super::{check, files};
 use crate::database::scratch;
 use crate::goal::fixture::{self, Fixture, Scratch};
 use crate::goal::library;
@@ -33,7 +33,7 @@ struct Outcome {
 /// # Errors
 /// When there is no such goal, or a database cannot be made.
 pub async fn run(global: &Global, goals: &[String], postgres: Option<&str>) -> anyhow::Result<Exit> {
-    let files = files(global, goals)?;
+    let files = meant(global, goals)?;
     let mut outcomes = Vec::new();
     let sqlite = scratch::Scratch::sqlite().await?;
     on(global, &sqlite, &files, &mut outcomes).await?;
@@ -62,38 +62,12 @@ fn shown(one: &Outcome) -> String {
 }
 
 /// The goal files that are meant, by path.
-fn files(global: &Global, goals: &[String]) -> anyhow::Result<Vec<PathBuf>> {
-    let (layers, config) = settings::with_flags(global, &[])?;
-    let own = global.data.join("goals");
-    let named = program::files::directory(&layers, &config).goals;
-    let directory = if layers.is_default("goals.directory") && own.is_dir() { own } else { named };
+fn meant(global: &Global, goals: &[String]) -> anyhow::Result<Vec<PathBuf>> {
+    let directory = files::directory(global)?;
     if goals.is_empty() {
-        let mut all: Vec<_> = std::fs::read_dir(&directory)
-            .map_err(|error| Failure::usage(format!("goals directory {}: {error}", directory.display())))?
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.is_file() && library::is_goal_file(path))
-            .collect();
-        all.sort();
-        return Ok(all);
+        return files::all(&directory);
     }
-    goals.iter().map(|goal| found(&directory, goal)).collect()
-}
-
-fn found(directory: &Path, goal: &str) -> anyhow::Result<PathBuf> {
-    let path = if goal.contains('/') || Path::new(goal).extension().is_some_and(|kind| kind == "sql") {
-        PathBuf::from(goal)
-    } else {
-        let variants =
-            ["sql", "sqlite.sql", "postgres.sql"].map(|end| directory.join(format!("{goal}.{end}")));
-        let [common, ..] = &variants;
-        variants.iter().find(|path| path.is_file()).unwrap_or(common).clone()
-    };
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(Failure::usage(format!("there is no goal file {}", path.display()))
-        .hint("name a goal of the directory that goals.directory names, or a file; --data DIR names the one of `trued up`")
-        .into())
+    goals.iter().map(|goal| files::found(&directory, goal)).collect()
 }
 
 async fn on(
@@ -114,7 +88,7 @@ async fn on(
             passed: diff.is_none(),
             diff,
         };
-        let text = check::read(path)?;
+        let text = check::read(global, path)?;
         let goal = match library::check(path, &text, &source, &repairs).await {
             Ok(goal) => goal,
             Err(problem) => {

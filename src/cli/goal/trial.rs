@@ -15,7 +15,8 @@ use std::path::Path;
 /// # Errors
 /// When the file cannot be read, nobody answers, or a query fails.
 pub async fn diff(global: &Global, file: &Path, limit: usize) -> anyhow::Result<Exit> {
-    let ask = DiffGoal { path: file.display().to_string(), text: check::read(file)?, limit: Some(limit) };
+    let ask =
+        DiffGoal { path: file.display().to_string(), text: check::read(global, file)?, limit: Some(limit) };
     let diff: GoalDiff = Client::new(global)?.post(&["goals", "diff"], &ask).await?;
     check::tell(&diff.checked);
     if diff.checked.problem.is_some() {
@@ -77,11 +78,9 @@ fn line(row: &DifferentRow, diff: &GoalDiff) -> String {
 pub async fn explain(global: &Global, name: &str) -> anyhow::Result<Exit> {
     let plan: GoalPlan = Client::new(global)?.get(&["goals", name, "explain"], &[]).await?;
     output::answer(global.output, &plan, || plan.plan.lines.join("\n"))?;
-    for scan in &plan.plan.scans {
-        let rows = scan
-            .rows
-            .map_or_else(String::new, |rows| format!(", {} now", counted(rows.unsigned_abs(), "row")));
-        eprintln!("warning: it reads all of {}{rows}", scan.table);
+    plan.remarks.iter().for_each(|remark| eprintln!("{}", check::shown(remark)));
+    for one in &plan.ignored {
+        eprintln!("{}: ignored: {}", one.what, one.reason);
     }
     Ok(Exit::Done)
 }
@@ -107,7 +106,7 @@ pub async fn history(global: &Global, name: &str, limit: usize) -> anyhow::Resul
                 one.error.clone().unwrap_or_default(),
             ]
         });
-        output::table(&columns, rows)
+        history.note.clone().unwrap_or_else(|| output::table(&columns, rows))
     })?;
     Ok(Exit::Done)
 }

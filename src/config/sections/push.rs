@@ -14,6 +14,8 @@ pub struct PushConfig {
     pub policy: String,
     /// How long its answer is waited for.
     pub policy_timeout: Duration,
+    /// Whether the policy reads what is pushed: it is asked when the objects are there.
+    pub policy_objects: bool,
     /// Largest pack in bytes; 0: no bound.
     pub largest: i64,
     /// Most references that one push may change.
@@ -32,6 +34,7 @@ impl Reader<'_> {
             protected: self.layers.text("push.protected").split_whitespace().map(str::to_owned).collect(),
             policy: self.layers.text("push.policy"),
             policy_timeout: self.duration("push.policy_timeout")?,
+            policy_objects: self.as_kind("push.policy_objects", value::switch)?,
             largest: self.as_kind("push.largest", value::size)?,
             references: self.count("push.references")? as usize,
             line: self.duration("push.line")?,

@@ -233,6 +233,12 @@ on_each_engine! {
         let states = goals::states(db).await.expect("states");
         assert_eq!((states.len(), states[0].state), (1, GoalState::Unmet));
         assert_eq!(states[0].file_error.as_deref(), Some("a.sql:1:1: no"));
+        // A controller that began with such a file has no version that runs: nobody looks any more.
+        let none = goals::Declared { digest: None, file_error: Some("a.sql:1:1: no".to_owned()), ..declared("a") };
+        goals::declare(db, &[none]).await.expect("declared");
+        let states = goals::states(db).await.expect("states");
+        assert_eq!((states[0].state, states[0].error.as_deref()), (GoalState::Unknown, Some("a.sql:1:1: no")));
+        assert_eq!(number(db, "SELECT count(*) FROM findings").await, 3, "nor is anything of it closed");
         goals::declare(db, &[]).await.expect("declared");
         assert_eq!(number(db, "SELECT count(*) FROM findings").await, 0);
         assert_eq!(number(db, "SELECT count(*) FROM finding_history").await, 3);

@@ -63,4 +63,19 @@ on_each_engine! {
         assert_eq!(prune(db, History::Attempts, 30, 100).await.expect("pruned"), 2);
         assert_eq!(number(db, "SELECT id FROM attempt_history").await, 3);
     }
+
+    async fn what_was_tried_is_kept_while_a_finding_waits_for_a_person(db) {
+        evaluate(db, "a", &repository_rows(1..=2)).await;
+        make(
+            db,
+            "INSERT INTO attempt_history (id, finding_id, goal, subject, repair, step, number, outcome, plan, bytes, \
+                    epoch, queued_at, finished_at, message) \
+             SELECT id, id, goal, subject, 'resync', 'resync', 1, 'failed', '{}', 0, 0, 1, 10, 'm' FROM findings",
+        )
+        .await;
+        make(db, "UPDATE findings SET state = 'stuck' WHERE id = (SELECT min(id) FROM findings)").await;
+        assert_eq!(prune(db, History::Attempts, 30, 100).await.expect("pruned"), 1);
+        make(db, "UPDATE findings SET state = 'waiting'").await;
+        assert_eq!(prune(db, History::Attempts, 30, 100).await.expect("pruned"), 1);
+    }
 }

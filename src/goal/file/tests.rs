@@ -55,7 +55,7 @@ fn every_key_is_read() {
     assert_eq!(goal.database, "other");
     assert_eq!(goal.recheck.unwrap().names, ["repository_id", "now", "age"]);
     assert_eq!(goal.query.names, ["now", "age"]);
-    assert!(goal.sql.starts_with("--\n-- Prose"));
+    assert!(goal.sql.starts_with("-- Prose"));
 }
 
 #[test]

@@ -89,6 +89,22 @@ fn an_ignore_needs_an_id_and_a_reason_and_is_told_when_it_is_not_needed() {
 }
 
 #[test]
+fn what_is_said_of_a_plan_is_what_the_check_says_of_it() {
+    let said = |more: &str, sql: &str| {
+        let text = format!("{HEAD}{more}--\n{sql}\n");
+        let goal = Goal::parse(Path::new("goals/x.sql"), &text, Engine::Sqlite).unwrap();
+        of_plan(&goal, Engine::Sqlite, &scans_all())
+    };
+    assert_eq!(said("", GOOD), (remarks("", GOOD, Some(&scans_all())), vec![]));
+    let (warned, ignored) = said("-- lint: ignore large-scan once a day\n", GOOD);
+    assert!(warned.is_empty());
+    assert_eq!(ignored[0].what, "it would read all of repositories, 7 rows now");
+    assert_eq!(ignored[0].reason, "once a day");
+    let of_suspects = GOOD.replace("WHERE", "JOIN suspect ON repository_id = id WHERE");
+    assert_eq!(said("", &of_suspects), (vec![], vec![]));
+}
+
+#[test]
 fn rules_of_safety_refuse_and_there_are_at_most_a_dozen_in_all() {
     let all = remarks("", "SELECT id AS repository_id, 'r' AS reason FROM repositories", None);
     assert!(all[0].refused);

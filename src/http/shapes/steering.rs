@@ -2,6 +2,7 @@
 
 use super::{CheckedGoal, GoalRow};
 use crate::database::evaluations::EvaluationRow;
+use crate::goal::lint::{Ignored, Remark};
 use crate::goal::trial::DifferentRow;
 use crate::model::Millis;
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,12 @@ pub struct GoalPlan {
     /// The plan.
     #[serde(flatten)]
     pub plan: crate::goal::session::plan::Plan,
+    /// What the rules of `goal check` say of it.
+    #[serde(default)]
+    pub remarks: Vec<Remark>,
+    /// What they would say, and why the file has it left out.
+    #[serde(default)]
+    pub ignored: Vec<Ignored>,
 }
 
 /// The evaluations of a goal.
@@ -91,6 +98,9 @@ pub struct GoalHistory {
     pub now: Millis,
     /// Latest first.
     pub evaluations: Vec<EvaluationRow>,
+    /// Why there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Pauses a goal.

@@ -109,6 +109,14 @@ async fn what_is_run_shows_repositories_by_their_names() {
         assert_eq!((&run["names"]["repository:1"], &run["total"]), (&json!("a"), &json!(1)), "{run}");
         let (_, plan) = fixture.ask("GET", "/api/v1/goals/copies-are-many/explain", None).await;
         assert!(!plan["lines"].as_array().unwrap().is_empty(), "{plan}");
+        let (ask, path) = (edited(RUNNING), "/api/v1/goals/check");
+        let (_, checked) = fixture.ask("POST", path, Some(ask)).await;
+        let of_plan = |all: &Value| {
+            let all = all["remarks"].as_array().unwrap().iter();
+            all.filter(|one| one["id"] == "large-scan").map(|one| one["why"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(of_plan(&plan), of_plan(&checked), "the plan is told as the check tells it");
+        assert_eq!(of_plan(&plan).len(), 1, "{plan}");
         fixture.scratch.close().await;
     }
 }
@@ -157,9 +165,16 @@ async fn a_setting_is_checked_against_the_file_and_told_with_who_and_why() {
         let ask = edited(&RUNNING.replace("wanted < 3", "wanted = 3"));
         let (_, diff) = fixture.ask("POST", "/api/v1/goals/diff", Some(ask)).await;
         assert_eq!((&diff["added"], &diff["attempts"]), (&json!(2), &json!(0)), "{diff}");
+        let wrong = json!({ "unset": ["mod"], "reason": "seen" });
+        let (status, said) = fixture.ask("PUT", path, Some(wrong)).await;
+        let unknown =
+            "goal copies-are-many has no key \"mod\"; did you mean \"mode\"? (keys: mode, schedule, brake)";
+        assert_eq!((status, &said["message"]), (StatusCode::BAD_REQUEST, &json!(unknown)), "{said}");
         let unset = json!({ "unset": ["mode"], "reason": "seen" });
         assert_eq!(fixture.ask("PUT", path, Some(unset.clone())).await.0, StatusCode::OK);
-        assert_eq!(fixture.ask("PUT", path, Some(unset)).await.0, StatusCode::BAD_REQUEST);
+        let (status, said) = fixture.ask("PUT", path, Some(unset)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_eq!(said["message"], "mode of goal copies-are-many was not set at run time");
         fixture.scratch.close().await;
     }
 }

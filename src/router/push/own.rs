@@ -97,6 +97,7 @@ async fn run(
         id: view.repository.id,
         asked,
         barred: BTreeMap::new(),
+        judged: None,
         intake,
         bytes: 0,
         begun,

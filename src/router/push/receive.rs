@@ -5,12 +5,13 @@ use super::fan::{PourError, drain, pour};
 use super::line::{self, Placed};
 use super::pktline::{Incoming, PacketError};
 use super::policy::judge::Said;
-use super::ready::{Gathered, Intake, Unready, let_go};
+use super::ready::{Gathered, Intake, Taker, Unready, let_go};
 use super::report::{Report, alive, words};
 use super::verdict::{Ended, Running};
 use super::view::View;
 use super::{Answer, ByteStream, Pushed, Pushing, policy};
 use crate::database::pushes;
+use crate::model::fleet::Repository;
 use crate::model::id::RepositoryId;
 use crate::model::push::quorum;
 use crate::model::wire::push::{Command, RefName};
@@ -18,6 +19,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,8 @@ use tracing::Instrument as _;
 const TYPE: &str = "application/x-git-receive-pack-result";
 /// Bytes of one command with its packet: a long name, two objects.
 const COMMAND: usize = 512;
+/// How long a judge may go on reading beyond its time: clocks differ.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// Answers `git-receive-pack`: takes a push, and tells how it ended. Dropped before the body's end, nothing came of it.
 pub async fn receive_pack(pushing: &Arc<Pushing>, pushed: &Pushed, body: ByteStream) -> Answer {
@@ -96,8 +100,9 @@ async fn push(
     if let Some(why) = in_the_way(pushing, view).await {
         return refused(pushing, rest, &asked, &why, begun).await;
     }
-    if let Some(judge) = &pushing.judge {
-        match judge.ask(&view.repository, pusher, &asked).await {
+    let judge = pushing.judge.as_ref();
+    if let Some(judge) = judge.filter(|judge| !judge.reads) {
+        match judge.ask(&view.repository, pusher, &asked, None).await {
             Said::But(refused) => barred.extend(refused),
             Said::No(why) => return refused(pushing, rest, &asked, &why, begun).await,
         }
@@ -134,7 +139,9 @@ async fn push(
             return Answer::whole(200, TYPE, report.encode(asked.wishes));
         }
     };
-    let task = Task { pushing: Arc::clone(pushing), id, asked, barred, intake, bytes, begun };
+    let judged = judge.is_some_and(|judge| judge.reads);
+    let judged = judged.then(|| Judged { repository: view.repository.clone(), pusher: pusher.to_owned() });
+    let task = Task { pushing: Arc::clone(pushing), id, asked, barred, judged, intake, bytes, begun };
     Answer { status: 200, content_type: TYPE, body: task.start() }
 }
 
@@ -169,9 +176,27 @@ pub(super) struct Task {
     pub(super) id: RepositoryId,
     pub(super) asked: Asked,
     pub(super) barred: BTreeMap<RefName, String>,
+    /// What a judge is told who reads what is pushed.
+    pub(super) judged: Option<Judged>,
     pub(super) intake: Intake,
     pub(super) bytes: u64,
     pub(super) begun: Instant,
+}
+
+/// Whose push of what a judge is yet to be asked about.
+pub(super) struct Judged {
+    repository: Repository,
+    pusher: String,
+}
+
+impl Judged {
+    /// Asks, with the objects of a copy that has them.
+    async fn ask(&self, pushing: &Pushing, asked: &Asked, at: &Taker) -> Said {
+        let Some(judge) = &pushing.judge else { return Said::But(BTreeMap::new()) };
+        let (id, lasting) = (self.repository.id, judge.within + GRACE);
+        let objects = pushing.agents.pushed_objects(&at.place.end, id, &at.ingest, lasting);
+        judge.ask(&self.repository, &self.pusher, asked, Some(&objects)).await
+    }
 }
 
 /// What the client is told, and how it is counted.
@@ -224,7 +249,7 @@ impl Task {
     }
 
     pub(super) async fn run(self, gone: CancellationToken) -> Told {
-        let Self { pushing, id, asked, mut barred, intake, bytes, begun } = self;
+        let Self { pushing, id, asked, mut barred, judged, intake, bytes, begun } = self;
         let told = match intake.gather(&pushing, begun).await {
             Err(Unready::Rejected(why)) => Told {
                 outcome: "refused",
@@ -234,7 +259,20 @@ impl Task {
             Err(Unready::Few(why)) => refuse(&asked, &why),
             Ok(gathered) => {
                 barred.extend(gathered.unfit.clone());
-                place(&pushing, id, &asked, &barred, gathered, &gone).await
+                let said = match (&judged, gathered.ready.first()) {
+                    (Some(judged), Some(at)) => judged.ask(&pushing, &asked, at).await,
+                    _ => Said::But(BTreeMap::new()),
+                };
+                match said {
+                    Said::But(refused) => {
+                        barred.extend(refused);
+                        place(&pushing, id, &asked, &barred, gathered, &gone).await
+                    }
+                    Said::No(why) => {
+                        let_go(&pushing, id, gathered.ready);
+                        refuse(&asked, &why)
+                    }
+                }
             }
         };
         tracing::info!(

@@ -63,7 +63,9 @@ mod tests {
         let git = Git::find(layout.root()).unwrap();
         let good = severities(&git, &layout, " zeroPaddedFilemode=ignore, missingEmail=warn ").await;
         assert_eq!(good, Ok("zeroPaddedFilemode=ignore,missingEmail=warn".into()));
-        for (bad, why) in [("zero", "of the form"), ("noSuchFault=warn", "noSuchFault"), ("missingEmail=x", "x")] {
+        for (bad, why) in
+            [("zero", "of the form"), ("noSuchFault=warn", "noSuchFault"), ("missingEmail=x", "x")]
+        {
             let Err(Unread::Words(words)) = severities(&git, &layout, bad).await else { panic!("{bad}") };
             assert!(words.to_lowercase().contains(&why.to_lowercase()), "{words}");
         }

@@ -86,6 +86,12 @@ async fn begin(store: &Store, id: RepositoryId, name: &str) -> Result<Ingested, 
 }
 
 impl Ingested {
+    /// The directory of its objects; none: it brought none.
+    #[must_use]
+    pub fn objects(&self) -> Option<&Path> {
+        self.objects.as_deref()
+    }
+
     /// A git in the repository that finds these objects too, and writes beside them alone.
     pub(super) fn git(&self, store: &Store, arguments: &[&str]) -> GitCommand {
         let arguments = arguments.iter().map(OsString::from).collect();

@@ -1,11 +1,13 @@
 //! The operator's own judge of pushes: a program, or a URL. Asked once for all copies, when a push's commands are known
-//! and before any object is taken.
+//! and before any object is taken; or, if it wishes to read them, when enough copies have the objects and nothing is
+//! changed yet.
 //!
 //! It is told one JSON object. A program says yes by its exit status 0, a URL by 2xx; either may name references that
 //! alone may not be changed: `{"refused": {"refs/heads/x": "why"}}`, a program in its last line. Any other exit, and
 //! 4xx, refuses the whole push with the last line that was said. No answer is no: where the judge is away, nobody pushes.
 
 use crate::config::PushConfig;
+use crate::fleet::PushedObjects;
 use crate::model::checksum::Target;
 use crate::model::fleet::Repository;
 use crate::model::wire::push::{Command, RefName};
@@ -25,7 +27,10 @@ const LONGEST: usize = 1_000;
 #[derive(Debug)]
 pub struct Judge {
     kind: Kind,
-    within: Duration,
+    /// How long it may take.
+    pub(in crate::router::push) within: Duration,
+    /// Whether it reads what is pushed.
+    pub(in crate::router::push) reads: bool,
 }
 
 #[derive(Debug)]
@@ -53,6 +58,8 @@ struct Told<'a> {
     atomic: bool,
     options: &'a [String],
     commands: Vec<Line<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects: Option<&'a PushedObjects>,
 }
 
 #[derive(Debug, serde::Serialize)]
@@ -95,15 +102,16 @@ impl Judge {
                 .context("cannot make an HTTP client")?;
             Kind::Url(http, url)
         };
-        Ok(Some(Self { kind, within: config.policy_timeout }))
+        Ok(Some(Self { kind, within: config.policy_timeout, reads: config.policy_objects }))
     }
 
-    /// Asks.
+    /// Asks. `objects`: where it may read what is pushed.
     pub(in crate::router::push) async fn ask(
         &self,
         repository: &Repository,
         pusher: &str,
         asked: &Asked,
+        objects: Option<&PushedObjects>,
     ) -> Said {
         let told = Told {
             version: 1,
@@ -113,6 +121,7 @@ impl Judge {
             atomic: asked.wishes.atomic,
             options: &asked.options,
             commands: asked.commands.iter().map(line).collect(),
+            objects,
         };
         let text = match serde_json::to_vec(&told) {
             Ok(text) => [text, b"\n".to_vec()].concat(),
@@ -244,6 +253,7 @@ mod tests {
             protected: Vec::new(),
             policy: policy.to_owned(),
             policy_timeout: Duration::from_secs(5),
+            policy_objects: false,
             largest: 0,
             references: 10,
             line: Duration::ZERO,
@@ -253,7 +263,7 @@ mod tests {
     }
 
     async fn said(policy: &str) -> Said {
-        Judge::of(&config(policy)).unwrap().unwrap().ask(&repository(), "alice", &asked()).await
+        Judge::of(&config(policy)).unwrap().unwrap().ask(&repository(), "alice", &asked(), None).await
     }
 
     fn but(names: &[(&str, &str)]) -> Said {

@@ -1,0 +1,71 @@
+//! Health codes about goals: one that looked at nothing, one that does not finish, one whose file does not check.
+
+use super::{Facts, Said, named};
+use crate::model::goal::{GoalState, GoalStatus};
+
+/// Evaluations in a row that did not finish before a goal is stale.
+const STALE_AFTER: i64 = 3;
+
+/// Unknown, because nothing was there to look at: the evaluation says so in its error.
+pub(super) fn dead(facts: &Facts<'_>) -> Said {
+    let dead = facts.goals.iter().filter(|one| is_dead(one));
+    let names = named(dead.map(|one| one.goal.as_str()))?;
+    let sentence = format!("{names}: looked at nothing, where there was something before");
+    Some((sentence, "see what its population reads (trued goal show NAME); where that is rightly empty now: trued goal approve NAME --reason …".to_owned()))
+}
+
+/// Whether it is.
+#[must_use]
+pub fn is_dead(one: &GoalStatus) -> bool {
+    one.state == GoalState::Unknown && one.error.as_deref().is_some_and(|error| error.contains("GOAL_DEAD"))
+}
+
+pub(super) fn stale(facts: &Facts<'_>) -> Said {
+    let old = || facts.goals.iter().filter(|one| one.failures >= STALE_AFTER);
+    let names = named(old().map(|one| one.goal.as_str()))?;
+    let sentence =
+        format!("{names}: unknown for {STALE_AFTER} evaluations or more; its findings are not of now");
+    let why = old().find_map(|one| one.error.clone()).unwrap_or_default();
+    Some((sentence, if why.is_empty() { "trued goal show NAME".to_owned() } else { why }))
+}
+
+/// A bad edit of a goal that runs is no hurry; a goal of which nothing runs watches over nothing.
+pub(super) fn invalid(facts: &Facts<'_>) -> Said {
+    let invalid = || facts.goals.iter().filter(|one| one.file_error.is_some());
+    let of =
+        |runs: bool| named(invalid().filter(|one| one.digest.is_some() == runs).map(|one| one.goal.as_str()));
+    let idle = of(false).map(|names| format!("{names}: the file does not check, and no version of it runs"));
+    let edited = of(true)
+        .map(|names| format!("{names}: the file on disk is not what runs; the last good version does"));
+    let hint = invalid().find_map(|one| one.file_error.clone()).unwrap_or_default();
+    let sentences: Vec<_> = idle.into_iter().chain(edited).collect();
+    (!sentences.is_empty()).then(|| (sentences.join("; "), hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{facts, goal};
+    use super::super::{BacklogCounts, report};
+    use super::*;
+
+    #[test]
+    fn a_bad_file_says_whether_an_older_version_runs() {
+        let none = BacklogCounts::default();
+        let bad = |name: &str, digest: Option<&str>| GoalStatus {
+            file_error: Some(format!("goals/{name}.sql:7:12: no")),
+            digest: digest.map(str::to_owned),
+            ..goal(name, GoalState::Met, 0)
+        };
+        let said = |goals: &[GoalStatus]| report(&facts(goals, &none, &[])).details.remove(0);
+        let (new, old) = (bad("new", None), bad("old", Some("d")));
+        let (idle, runs) = (
+            "new: the file does not check, and no version of it runs",
+            "old: the file on disk is not what runs; the last good version does",
+        );
+        assert_eq!(said(std::slice::from_ref(&new)).sentence, idle);
+        assert_eq!(said(std::slice::from_ref(&old)).sentence, runs);
+        let both = said(&[old, new]);
+        assert_eq!((both.code.as_str(), both.sentence), ("GOAL_INVALID", format!("{idle}; {runs}")));
+        assert_eq!(both.hint, "goals/old.sql:7:12: no");
+    }
+}
