@@ -13,11 +13,6 @@
 //! `Tx` is several.
 
 use crate::model::Millis;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
-    SqliteSynchronous,
-};
-use sqlx::{ConnectOptions, Connection};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -31,6 +26,7 @@ pub mod audit;
 pub mod brakes;
 pub mod drains;
 pub mod evaluations;
+mod file;
 pub mod fileservers;
 pub mod findings;
 pub mod fleet;
@@ -69,11 +65,8 @@ pub(crate) mod values;
 #[cfg(test)]
 mod tests;
 
-/// How long SQLite waits for another's write, and a caller for a connection.
+/// How long a caller waits for a connection, and SQLite for another's write.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Connections that read a SQLite file at the same time.
-const SQLITE_READERS: u32 = 8;
 
 /// Evaluations that collect rows at the same time. Each keeps a connection for as long as its goal takes: short
 /// statements must find others.
@@ -127,16 +120,8 @@ pub struct Database {
 /// The two engines' pools.
 #[derive(Debug, Clone)]
 pub(crate) enum Pools {
-    Sqlite(SqlitePools),
+    Sqlite(file::File),
     Postgres(server::Server),
-}
-
-/// SQLite has one writer at a time: ours wait for each other in the pool, in order, and not in the file.
-#[derive(Debug, Clone)]
-pub(crate) struct SqlitePools {
-    pub(crate) read: SqlitePool,
-    pub(crate) write: SqlitePool,
-    options: Arc<SqliteConnectOptions>,
 }
 
 /// Which engine a database runs on.
@@ -240,7 +225,7 @@ impl Database {
     /// When the URL is of neither kind, or the engine cannot be reached within ten seconds.
     pub async fn open(url: &str) -> Result<Self> {
         let pools = if let Some(rest) = url.strip_prefix("sqlite:") {
-            open_sqlite(rest.strip_prefix("//").unwrap_or(rest)).await?
+            Pools::Sqlite(file::File::open(rest.strip_prefix("//").unwrap_or(rest)).await?)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             Pools::Postgres(server::Server::open(url).await?)
         } else {
@@ -267,10 +252,9 @@ impl Database {
     }
 
     /// Looks after it until stopped: says how it stands, and renews connections when they are of no use any more.
-    /// Nothing to do for a file.
     pub async fn keep(&self, stop: CancellationToken) {
         match &self.pools {
-            Pools::Sqlite(_) => stop.cancelled().await,
+            Pools::Sqlite(file) => file.keep(stop).await,
             Pools::Postgres(server) => keeper::keep(server, stop).await,
         }
     }
@@ -279,7 +263,7 @@ impl Database {
     #[must_use]
     pub fn standing(&self) -> Standing {
         match &self.pools {
-            Pools::Sqlite(_) => Standing::default(),
+            Pools::Sqlite(file) => file.standing(),
             Pools::Postgres(server) => server.standing(),
         }
     }
@@ -336,49 +320,5 @@ impl Database {
 
     pub(crate) const fn pools(&self) -> &Pools {
         &self.pools
-    }
-}
-
-impl SqlitePools {
-    /// A connection outside of the pools, for what keeps one busy for long.
-    pub(crate) async fn connect(&self) -> std::result::Result<SqliteConnection, sqlx::Error> {
-        self.options.connect().await
-    }
-}
-
-async fn open_sqlite(path: &str) -> Result<Pools> {
-    if path.is_empty() || path.starts_with(":memory:") {
-        return Err(DatabaseError::Refused(
-            "sqlite: needs the path of a file: a database in memory has no second connection".to_owned(),
-        ));
-    }
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .foreign_keys(true)
-        .busy_timeout(PATIENCE)
-        .disable_statement_logging();
-    let pool = || SqlitePoolOptions::new().acquire_timeout(PATIENCE);
-    first_connection(&options).await?;
-    let write = pool().max_connections(1).connect_lazy_with(options.clone());
-    let read =
-        pool().max_connections(SQLITE_READERS).connect_lazy_with(options.clone().pragma("query_only", "ON"));
-    Ok(Pools::Sqlite(SqlitePools { read, write, options: Arc::new(options) }))
-}
-
-/// Makes the file and turns its journal to WAL. That change, alone of all, is not waited for by SQLite itself
-/// when two processes open a new file at once.
-async fn first_connection(options: &SqliteConnectOptions) -> Result<()> {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        match options.connect().await.doing("opening the database file") {
-            Ok(connection) => return connection.close().await.doing("opening the database file"),
-            Err(error) if error.is_collision() && tokio::time::Instant::now() < deadline => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(error) => return Err(error),
-        }
     }
 }

@@ -5,8 +5,8 @@
 //! that comes while it still runs is skipped and counted.
 
 use super::Shared;
-use super::evaluation::{self, Occasion};
-use super::goals::{Board, Running};
+use super::evaluation::{self, Ended, Occasion};
+use super::goals::{Board, Running, Seen};
 use super::metrics::add;
 use super::pressure;
 use super::right::Right;
@@ -20,7 +20,7 @@ use crate::model::goal::GoalStatus;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest rest after an evaluation while the database is slow.
 const LONGEST_REST: Duration = Duration::from_mins(2);
 
+/// Ends of evaluations that wait to be heard of.
+const SEEN: usize = 64;
+
 /// What the tasks of goals share.
 struct Evaluator {
     shared: Arc<Shared>,
@@ -43,6 +46,8 @@ struct Evaluator {
     running: watch::Receiver<Arc<Running>>,
     permits: Arc<Semaphore>,
     resting: TaskTracker,
+    /// Who decides which version runs hears how each evaluation ended.
+    seen: mpsc::Sender<Seen>,
 }
 
 /// The task of one goal, as its supervisor holds it.
@@ -55,11 +60,13 @@ struct Kept {
 /// Looks at the files, and keeps one task for each goal, until stopped.
 pub(super) async fn run(shared: Arc<Shared>, library: Library, stop: CancellationToken) {
     let mut board = Board::new(Arc::clone(&shared), library);
+    let (seen, mut all_seen) = mpsc::channel(SEEN);
     let evaluator = Arc::new(Evaluator {
         suspects: Suspects::new(Arc::clone(&shared)),
         running: board.watch(),
         permits: Arc::new(Semaphore::new(shared.settings.parallel.max(1))),
         resting: TaskTracker::new(),
+        seen,
         shared: Arc::clone(&shared),
     });
     let (mut tasks, mut kept) = (JoinSet::new(), HashMap::new());
@@ -78,6 +85,14 @@ pub(super) async fn run(shared: Arc<Shared>, library: Library, stop: Cancellatio
                 board.reload().await;
                 tend(&evaluator, &mut tasks, &mut kept, &stop);
                 kept.iter().filter(|(goal, _)| wanted.includes(goal)).for_each(|(_, one)| one.poke.notify_one());
+            }
+            Some(seen) = all_seen.recv() => {
+                if board.note(&seen) {
+                    board.reload().await;
+                    if let Some(one) = kept.get(&seen.goal) {
+                        one.poke.notify_one();
+                    }
+                }
             }
             Some(ended) = tasks.join_next_with_id() => {
                 let id = ended.map_or_else(|panic| panic.id(), |(id, ())| id);
@@ -178,8 +193,9 @@ impl Evaluator {
         tokio::pin!(work);
         loop {
             tokio::select! {
-                () = &mut work => {
+                ended = &mut work => {
                     self.rest(permit, began.elapsed());
+                    self.tell(goal, ended).await;
                     return true;
                 }
                 () = tokio::time::sleep(RENEW) => {
@@ -190,6 +206,16 @@ impl Evaluator {
                 }
             }
         }
+    }
+
+    async fn tell(&self, goal: &Goal, ended: Ended) {
+        let late = match ended {
+            Ended::Whole => None,
+            Ended::Late(why) => Some(why),
+            Ended::Failed => return,
+        };
+        let seen = Seen { goal: goal.name.clone(), digest: goal.digest.clone(), late };
+        let _ = self.seen.send(seen).await;
     }
 
     /// While the database is slow, the place of an evaluation stays empty for a while after it.

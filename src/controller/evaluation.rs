@@ -26,6 +26,28 @@ const GUARD: Duration = Duration::from_secs(15);
 /// The code of a goal that looks at nothing any more; its error begins so.
 const DEAD: &str = "GOAL_DEAD";
 
+/// How one ended.
+pub(super) enum Ended {
+    /// All of its rows came.
+    Whole,
+    /// It took longer than it may; in words.
+    Late(String),
+    /// It failed otherwise.
+    Failed,
+}
+
+/// Why one failed.
+struct Failure {
+    message: String,
+    late: bool,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { message, late: false }
+    }
+}
+
 /// One evaluation that is due.
 pub(super) struct Occasion<'a> {
     /// What is evaluated.
@@ -37,7 +59,7 @@ pub(super) struct Occasion<'a> {
 }
 
 /// Evaluates, merges, and says what changed.
-pub(super) async fn evaluate(shared: &Shared, suspects: &Suspects, occasion: Occasion<'_>) {
+pub(super) async fn evaluate(shared: &Shared, suspects: &Suspects, occasion: Occasion<'_>) -> Ended {
     let goal = occasion.goal;
     let span = tracing::info_span!("goal.evaluate", goal.name);
     async {
@@ -47,7 +69,7 @@ pub(super) async fn evaluate(shared: &Shared, suspects: &Suspects, occasion: Occ
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "not evaluated, the database is away");
-                return;
+                return Ended::Failed;
             }
         };
         match attempt(shared, suspects, &occasion, began_at, began).await {
@@ -56,15 +78,17 @@ pub(super) async fn evaluate(shared: &Shared, suspects: &Suspects, occasion: Occ
                 if goal.suspects && merged.opened > 0 {
                     audit::examine(shared, goal, merged.evaluation).await;
                 }
+                Ended::Whole
             }
-            Err(error) => {
+            Err(Failure { message, late }) => {
                 add(&shared.metrics.evaluation_failures, 1);
-                failed(shared, &occasion, began_at, began.elapsed(), &error).await;
+                failed(shared, &occasion, began_at, began.elapsed(), &message).await;
+                if late { Ended::Late(message) } else { Ended::Failed }
             }
         }
     }
     .instrument(span)
-    .await;
+    .await
 }
 
 async fn attempt(
@@ -73,7 +97,7 @@ async fn attempt(
     occasion: &Occasion<'_>,
     began_at: Millis,
     began: Instant,
-) -> Result<Merged, String> {
+) -> Result<Merged, Failure> {
     let goal = occasion.goal;
     if goal.suspects {
         suspects.refresh(occasion.period).await?;
@@ -85,10 +109,13 @@ async fn attempt(
     let both = Box::pin(async { tokio::join!(shared.source.evaluate_all(goal, rows), collect) });
     let (evaluated, merge) = tokio::time::timeout(limit, both)
         .await
-        .map_err(|_| format!("{}: no end within {} s", goal.path.display(), limit.as_secs()))?;
+        .map_err(|_| Failure {
+            message: format!("{}: no end within {} s", goal.path.display(), limit.as_secs()),
+            late: true,
+        })?;
     // A merge that failed is the cause when both did: the session then lost its reader.
     let mut merge = merge?;
-    let Evaluated { more, population, .. } = evaluated.map_err(|problem| problem.message)?;
+    let Evaluated { more, population, .. } = evaluated.map_err(|problem| Failure { message: problem.message, late: problem.late })?;
     let known = alive(shared, goal, population).await?;
     merge.looked_at(population);
     if more {

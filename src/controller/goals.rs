@@ -13,6 +13,17 @@ use tokio::sync::watch;
 /// The goals that run, by name.
 pub(super) type Running = BTreeMap<String, Arc<Goal>>;
 
+/// How a version of a goal was evaluated.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Its name.
+    pub(super) goal: String,
+    /// The version's text.
+    pub(super) digest: String,
+    /// That it took too long, in words; none: it came to its end.
+    pub(super) late: Option<String>,
+}
+
 /// Loads goals and tells who evaluates them.
 pub(super) struct Board {
     shared: Arc<Shared>,
@@ -37,6 +48,15 @@ impl Board {
     /// Hears of every change.
     pub(super) fn watch(&self) -> watch::Receiver<Arc<Running>> {
         self.running.subscribe()
+    }
+
+    /// Takes note of how a version of a goal was evaluated. `true`: the one before it runs from now on.
+    pub(super) fn note(&mut self, seen: &Seen) -> bool {
+        match &seen.late {
+            None => self.library.ended(&seen.goal, &seen.digest),
+            Some(why) => return self.library.too_long(&seen.goal, &seen.digest, why),
+        }
+        false
     }
 
     /// Looks at the files again; `false` when that, or telling SQL, failed.

@@ -30,6 +30,13 @@ pub enum State {
         /// Which server.
         server: String,
     },
+    /// A file that is read, and takes no writes.
+    Unwritable {
+        /// Since when, by this machine's clock.
+        since: Millis,
+        /// The engine's words.
+        why: String,
+    },
     /// It does not answer.
     Away {
         /// Since when, by this machine's clock.
@@ -54,6 +61,7 @@ impl Standing {
             State::ReadOnly { server, .. } => Some(format!(
                 "the database at {server} is read-only, and no other of its addresses takes writes"
             )),
+            State::Unwritable { why, .. } => Some(format!("the database file takes no writes: {why}")),
             State::Away { why, .. } => Some(format!("the database does not answer: {why}")),
         }
     }

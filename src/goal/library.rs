@@ -58,6 +58,8 @@ pub struct Library {
 struct Slot {
     entry: Entry,
     judged: Option<Read>,
+    /// The version that ran before this one, until this one has shown that it comes to an end.
+    before: Option<Arc<Goal>>,
     /// Since when its file is gone.
     gone: Option<Instant>,
 }
@@ -140,6 +142,25 @@ impl Library {
         self.slots.get(name).map(|slot| &slot.entry)
     }
 
+    /// A version of a goal was evaluated to its end: it needs no other to fall back on.
+    pub fn ended(&mut self, name: &str, digest: &str) {
+        if let Some(slot) = self.slots.get_mut(name).filter(|slot| slot.runs(digest)) {
+            slot.before = None;
+        }
+    }
+
+    /// A version of a goal took too long. The one before it runs on, if this one never came to an end: no check finds
+    /// out that a query has none. Returns whether that is so; it lasts until the file has another text.
+    pub fn too_long(&mut self, name: &str, digest: &str, why: &str) -> bool {
+        let Some(slot) = self.slots.get_mut(name).filter(|slot| slot.runs(digest)) else { return false };
+        let (Some(before), Some(running)) = (slot.before.take(), &slot.entry.running) else { return false };
+        let start = running.text.find(running.sql.trim()).unwrap_or(0);
+        let why = why.strip_prefix(&format!("{}: ", running.path.display())).unwrap_or(why);
+        slot.entry.error = Some(running.at(start, format!("{why}, and was never evaluated to its end")));
+        slot.entry.running = Some(before);
+        true
+    }
+
     /// The directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -169,7 +190,7 @@ impl Library {
                 slot.gone = None;
             }
             let entry = Entry { name: name.clone(), running: None, error: None };
-            let slot = self.slots.entry(name).or_insert(Slot { entry, judged: None, gone: None });
+            let slot = self.slots.entry(name).or_insert(Slot { entry, judged: None, before: None, gone: None });
             if slot.entry.running.is_none() {
                 changed |= slot.run_unjudged(&read, &self.source, &verdict);
             }
@@ -182,6 +203,7 @@ impl Library {
         let files = list(&self.dir).await.map_err(|error| Problem {
             message: format!("goals directory {}: {error}", self.dir.display()),
             text: false,
+            late: false,
         })?;
         let engine = self.source.engine();
         let mut found = BTreeMap::new();
@@ -213,6 +235,10 @@ impl Library {
 }
 
 impl Slot {
+    fn runs(&self, digest: &str) -> bool {
+        self.entry.running.as_ref().is_some_and(|goal| goal.digest == digest)
+    }
+
     /// Lets a goal run whose own database is away since before this start: its evaluations say that it is
     /// unknown, where otherwise it would keep the state it had. It is judged when the database is back.
     fn run_unjudged(&mut self, read: &Read, source: &Source, verdict: &Result<Goal, Problem>) -> bool {
@@ -240,6 +266,10 @@ impl Slot {
         };
         self.judged = Some(read);
         let changed = self.entry.error != error || self.entry.running != running;
+        let digest = |goal: &Option<Arc<Goal>>| goal.as_ref().map(|goal| goal.digest.clone());
+        if digest(&self.entry.running) != digest(&running) {
+            self.before = self.before.take().or_else(|| self.entry.running.take());
+        }
         self.entry.error = error;
         self.entry.running = running;
         changed
@@ -251,7 +281,7 @@ async fn examine(read: &Read, source: &Source, repairs: &Repairs) -> Result<Goal
     match read {
         Read::Text { path, text } => check(path, text, source, repairs).await,
         Read::Unreadable { path, why } => {
-            Err(Problem { message: format!("{}: {why}", path.display()), text: true })
+            Err(Problem { message: format!("{}: {why}", path.display()), text: true, late: false })
         }
     }
 }
@@ -272,7 +302,7 @@ fn remedied(goal: &Goal, repairs: &Repairs) -> Result<(), Problem> {
     let Some(repair) = &goal.repair else { return Ok(()) };
     let refuse = |message: String| {
         let at = goal.text.find("repair:").unwrap_or(0);
-        Err(Problem { message: goal.at(at, message), text: true })
+        Err(Problem { message: goal.at(at, message), text: true, late: false })
     };
     match repairs.get(repair) {
         None => {

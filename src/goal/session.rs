@@ -50,6 +50,8 @@ pub struct Problem {
     pub message: String,
     /// Whether the text is at fault (as against the time it took, or the engine being away).
     pub text: bool,
+    /// Whether it took longer than it may.
+    pub late: bool,
 }
 
 /// How an evaluation that finished ended.
@@ -67,15 +69,16 @@ pub struct Evaluated {
 
 impl Problem {
     fn text(message: String) -> Self {
-        Self { message, text: true }
+        Self { message, text: true, late: false }
     }
 
     fn away(message: String) -> Self {
-        Self { message, text: false }
+        Self { message, text: false, late: false }
     }
 
     fn timeout(goal: &Goal, within: Millis) -> Self {
-        Self::away(format!("{}: timed out after {}", goal.path.display(), seconds(within)))
+        let message = format!("{}: timed out after {}", goal.path.display(), seconds(within));
+        Self { late: true, ..Self::away(message) }
     }
 }
 

@@ -134,7 +134,7 @@ pub async fn compare(
     .await?;
     if let Some(subject) = twice {
         let (path, message) = (edited.path.display(), "is returned twice: an evaluation would fail");
-        return Err(Problem { message: format!("{path}: {subject} {message}"), text: true });
+        return Err(Problem { message: format!("{path}: {subject} {message}"), text: true, late: false });
     }
     difference.now = evaluated.now;
     difference.after = evaluated.rows;

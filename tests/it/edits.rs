@@ -63,6 +63,27 @@ fn a_bad_edit_keeps_the_last_good_version_and_is_named_by_file_line_and_column()
 }
 
 #[test]
+fn an_endless_edit_gives_way_to_the_version_that_ran_before_until_it_is_another_text() {
+    let up = Up::start(&[]);
+    let file = up.data().join("goals/probe.sql");
+    std::fs::write(&file, GOOD).expect("written");
+    state_becomes(&up, |goal| goal["state"] == "met" && goal["error"].is_null());
+    std::fs::write(&file, ENDLESS).expect("written");
+    state_becomes(&up, |goal| {
+        let error = goal["error"].as_str().unwrap_or_default();
+        goal["state"] == "met" && error.contains("probe.sql:6:1: timed out after 2s")
+    });
+    let first = evaluated(&up);
+    until("the version before is evaluated again", secs(20), || {
+        let at = |all: &[(String, i64)]| all.iter().find(|(name, _)| name == "probe").map(|(_, at)| *at);
+        let now = evaluated(&up);
+        if at(&now) > at(&first) { Ok(()) } else { Err(format!("{now:?}")) }
+    });
+    std::fs::write(&file, GOOD.replace("forbidden", "other")).expect("written");
+    state_becomes(&up, |goal| goal["state"] == "met" && goal["error"].is_null());
+}
+
+#[test]
 fn an_endless_goal_is_unknown_while_the_others_are_on_time() {
     let up = Up::start(&[]);
     std::fs::write(up.data().join("goals/probe.sql"), ENDLESS).expect("written");

@@ -28,8 +28,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::io::StreamReader;
 
-/// A client that sends nothing of its pack for this long is gone.
-const STALLED: Duration = Duration::from_mins(1);
+/// A client that sends nothing of its pack for this long is gone: longer than it waits for the slowest of the copies,
+/// or one that hangs would take the others along.
+const STALLED: Duration = Duration::from_mins(2);
 
 pub(super) async fn verify(
     State(agent): State<Arc<Agent>>,

@@ -6,6 +6,8 @@ use crate::fleet::{CallError, Importer};
 use crate::http::shapes::{ImportCopy, ImportPlan};
 use crate::model::wire::RefusalCode;
 use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use futures::future::join_all;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -54,8 +56,11 @@ pub async fn to_all<'a>(
     for copy in &plan.copies {
         let (sender, receiver) = mpsc::channel::<Piece>(WAITING);
         senders.push((copy.to.name.as_str(), Some(sender)));
-        let body = reqwest::Body::wrap_stream(pieces(receiver));
-        calls.push(importer.pack(&copy.to, &copy.grant, plan.id, content.format, body, QUIET));
+        let call = |pieces| {
+            let body = reqwest::Body::wrap_stream(pieces);
+            importer.pack(&copy.to, &copy.grant, plan.id, content.format, body, QUIET)
+        };
+        calls.push(once_there(receiver, call));
     }
     let fed = feed(source, content, &mut senders, progress);
     // The senders are dropped by the feeder when it ends: the calls end after it.
@@ -78,6 +83,16 @@ pub async fn to_all<'a>(
         return Err(super::too_few(took.len(), plan, last).into());
     }
     Ok(took)
+}
+
+/// Makes a call once its body begins: git may count for minutes before its first byte, and an agent takes a client
+/// that is silent for so long to be gone.
+async fn once_there<F: Future>(
+    mut receiver: mpsc::Receiver<Piece>,
+    call: impl FnOnce(BoxStream<'static, Piece>) -> F,
+) -> F::Output {
+    let first = futures::stream::iter(receiver.recv().await);
+    call(first.chain(pieces(receiver)).boxed()).await
 }
 
 fn pieces(receiver: mpsc::Receiver<Piece>) -> impl futures::Stream<Item = Piece> + Send {
@@ -176,4 +191,30 @@ async fn offer(piece: &Bytes, senders: &mut Senders<'_>, progress: &Progress) ->
     });
     join_all(sends).await;
     senders.iter().any(|(_, slot)| slot.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[tokio::test]
+    async fn nobody_is_called_before_git_has_begun_and_nothing_is_lost_by_that() {
+        let (sender, receiver) = mpsc::channel(4);
+        let called = AtomicBool::new(false);
+        let call = once_there(receiver, async |pieces: BoxStream<'static, Piece>| {
+            called.store(true, Ordering::Relaxed);
+            pieces.map(|piece| piece.unwrap().to_vec()).concat().await
+        });
+        let feed = async {
+            tokio::task::yield_now().await;
+            assert!(!called.load(Ordering::Relaxed), "there is nothing to send yet");
+            for piece in ["PACK", " and", " more"] {
+                sender.send(Ok(Bytes::from(piece))).await.unwrap();
+            }
+            drop(sender);
+        };
+        let (sent, ()) = tokio::join!(call, feed);
+        assert_eq!(sent, b"PACK and more");
+    }
 }

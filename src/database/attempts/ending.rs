@@ -257,8 +257,9 @@ impl Obsolete {
                     AND (a.state = 'queued' OR NOT EXISTS (SELECT 1 FROM finding_history h \
                           WHERE h.id = a.finding_id AND h.closed_at > (SELECT now FROM clock) - $2)) \
                   ORDER BY a.id LIMIT $1",
+                // Asked of each attempt, of which there are few: as an anti join it read all findings.
                 "/* attempts::of_closed, postgres */ SELECT a.id FROM attempts a \
-                  WHERE NOT EXISTS (SELECT 1 FROM findings f WHERE f.id = a.finding_id) \
+                  WHERE (SELECT f.id FROM findings f WHERE f.id = a.finding_id) IS NULL \
                     AND (a.state = 'queued' OR NOT EXISTS (SELECT 1 FROM finding_history h \
                           WHERE h.id = a.finding_id AND h.closed_at > (SELECT now FROM clock) - $2)) \
                   ORDER BY a.id LIMIT $1 FOR UPDATE OF a SKIP LOCKED",

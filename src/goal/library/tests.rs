@@ -242,3 +242,30 @@ async fn a_database_that_nobody_configured_is_refused() {
             .contains("one.sql:4:4: unknown database \"fleat\"; did you mean \"fleet\"? (databases: fleet)")
     );
 }
+
+#[tokio::test]
+async fn a_version_that_never_ends_gives_way_to_the_one_before_and_one_that_did_once_does_not() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    let mut library = place.load().await;
+    let digest = |library: &Library| library.get("one").unwrap().running.as_ref().unwrap().digest.clone();
+    let why = format!("{}: timed out after 2s", place.goals().join("one.sql").display());
+    let first = digest(&library);
+    assert!(!library.too_long("one", &first, &why), "there is none before it");
+
+    place.put("one.sql", &GOOD.replace("FROM racks", "FROM racks WHERE id > 1"));
+    assert!(library.reload().await.unwrap());
+    let second = digest(&library);
+    assert!(!library.too_long("one", &first, &why), "it does not run any more");
+    assert!(library.too_long("one", &second, &why));
+    assert_eq!(digest(&library), first);
+    assert!(error(&library, "one").contains("one.sql:6:1: timed out after 2s, and"), "{}", error(&library, "one"));
+    assert!(!library.reload().await.unwrap(), "until the file has another text");
+
+    place.put("one.sql", &GOOD.replace("FROM racks", "FROM racks WHERE id > 2"));
+    assert!(library.reload().await.unwrap());
+    let third = digest(&library);
+    library.ended("one", &third);
+    assert!(!library.too_long("one", &third, &why), "it is slow today");
+    assert_eq!((digest(&library), library.get("one").unwrap().error.as_deref()), (third, None));
+}
