@@ -143,10 +143,19 @@ pub enum AgentError {
         root: PathBuf,
     },
     /// Something listens at the address already.
-    #[error("{address} is in use")]
+    #[error("{address} is in use by another program")]
     PortInUse {
         /// The address.
         address: SocketAddr,
+    },
+    /// The system does not let it listen there.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's words.
+        #[source]
+        source: io::Error,
     },
     /// The enrolment is not an agent's, or lacks a key.
     #[error("the enrolment does not fit: {0}")]
@@ -267,7 +276,7 @@ async fn listen(listen: Listen) -> Result<(TcpListener, SocketAddr), AgentError>
     let listener = match listen {
         Listen::At(address) => TcpListener::bind(address).await.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => AgentError::PortInUse { address },
-            _ => AgentError::io(format!("listening at {address}"))(error),
+            _ => AgentError::Listen { address, source: error },
         }),
         Listen::Bound(listener) => listener
             .set_nonblocking(true)

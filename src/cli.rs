@@ -82,7 +82,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     };
     crate::telemetry::init(global.log_format.into(), filter, people)?;
     match command {
-        Command::Up(up) => up::run(&global, up).await,
+        Command::Up(up) => Box::pin(up::run(&global, up)).await,
         Command::Serve(serve) => program::serve(&global, serve).await,
         Command::Worker(worker) => program::worker(&global, worker).await,
         Command::Router(router) => program::router(&global, router).await,

@@ -8,6 +8,7 @@ pub mod keys;
 pub mod layers;
 pub mod sections;
 pub mod value;
+pub mod variables;
 
 pub use layers::{ConfigError, GoalSetting, Layers, Origin};
 pub use sections::{

@@ -34,7 +34,7 @@ pub mod trial;
 pub mod why;
 pub mod work;
 
-pub use listen::{ListenError, bind, serve};
+pub use listen::{ListenError, bind, bind_anywhere, serve};
 pub use state::{Api, Hooks, Limited};
 
 use axum::Router;

@@ -229,7 +229,8 @@ pub struct Migrate {
     /// The database.
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
-    /// Only say how its tables stand; exit code 1 when they are not this program's.
+    /// Only say how its tables stand, and make no file; exit code 1: migrations are missing, 2: a newer trued made
+    /// them, or there are none.
     #[arg(long)]
     pub check: bool,
 }
@@ -252,7 +253,7 @@ pub struct ConfigCommand {
 /// What to do with the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigVerb {
-    /// Read all of it and say what is wrong; opens nothing.
+    /// Read all of it, with what it sets over goals, and say what is wrong; opens nothing but files.
     Check,
     /// Show every key with its value; passwords are masked.
     Show {

@@ -2,6 +2,7 @@
 //! system's own chance, and never travel: the API is told the public key alone.
 
 use super::failure::Failure;
+use crate::database::fleet::Fleet;
 use crate::model::checksum::ChecksumKey;
 use crate::model::grant::{Enrolment, Part, Role};
 use anyhow::Context as _;
@@ -95,6 +96,27 @@ pub fn read(path: &Path, role: Role) -> anyhow::Result<Enrolment> {
         );
     }
     Ok(enrolment)
+}
+
+/// Refuses an enrolment of another fleet than the database's: its grants would be refused by every agent, one attempt
+/// after the other.
+///
+/// # Errors
+/// When the two do not belong together.
+pub fn belongs(path: &Path, enrolment: &Enrolment, fleet: &Fleet) -> anyhow::Result<()> {
+    if enrolment.fleet == fleet.fleet_id {
+        return Ok(());
+    }
+    let (part, theirs, ours) = (&enrolment.part, &enrolment.fleet, &fleet.fleet_id);
+    let message = format!(
+        "{} is the enrolment of {} {} in fleet {theirs}, and the database is of fleet {ours}: they do not belong together",
+        path.display(),
+        part.role,
+        part.name
+    );
+    Err(Failure::usage(message)
+        .hint("--database-url, TRUED_DATABASE__URL or database.url names the database; `trued part add` enrols in its fleet")
+        .into())
 }
 
 /// Writes an enrolment for its owner's eyes alone, whole or not at all.

@@ -3,6 +3,9 @@
 use crate::config::ConfigError;
 use crate::database::DatabaseError;
 use crate::http::ListenError;
+use sqlx::error::DatabaseError as _;
+use sqlx::postgres::PgDatabaseError;
+use sqlx::sqlite::SqliteError;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,14 +72,40 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
         match cause.downcast_ref::<DatabaseError>() {
             Some(DatabaseError::Version(_)) => return Exit::Usage,
             Some(DatabaseError::Sql { source, .. }) if is_away(source) => return Exit::Unreachable,
+            Some(DatabaseError::Sql { source, .. }) if is_no_database(source) => return Exit::Usage,
             _ => {}
         }
     }
     Exit::Failed
 }
 
+/// Whether the server is not to be had: it does not answer, or does not let this program in.
 fn is_away(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_))
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_) => true,
+        sqlx::Error::Database(error) => {
+            error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| keeps_out(error.code()))
+        }
+        _ => false,
+    }
+}
+
+/// Codes of PostgreSQL: a connection failed; wrong user or password; no such database; too many connections; the
+/// server starts, stops or is down.
+fn keeps_out(code: &str) -> bool {
+    code.starts_with("08")
+        || code.starts_with("28")
+        || code.starts_with("57P")
+        || matches!(code, "3D000" | "53300")
+}
+
+/// Whether the path of an SQLite database leads to none: it cannot be opened, is read-only, or is another kind of file.
+fn is_no_database(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    let Some(error) = error.try_downcast_ref::<SqliteError>() else { return false };
+    // The low byte is the kind; what is above it says more.
+    let code = error.code().and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
+    matches!(code, Some(8 | 14 | 26))
 }
 
 /// Prints an error: its chain in one line, and its hint.
@@ -93,7 +122,14 @@ pub fn print(error: &anyhow::Error) {
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let text = cause.to_string().replace('\n', " ");
+        // What an engine says stands alone: before it sqlx says that an engine said it, and behind it there is a line of
+        // PostgreSQL's own source code.
+        let engines = match cause.downcast_ref() {
+            Some(sqlx::Error::Database(error)) => Some(error.message().to_owned()),
+            _ => None,
+        };
+        let last = engines.is_some();
+        let text = engines.unwrap_or_else(|| cause.to_string()).replace('\n', " ");
         if line.contains(&text) {
             continue;
         }
@@ -101,6 +137,9 @@ pub fn sentence(error: &anyhow::Error) -> String {
             line.push_str(": ");
         }
         line.push_str(&text);
+        if last {
+            break;
+        }
     }
     line
 }
@@ -119,5 +158,15 @@ mod tests {
         assert_eq!(exit_of(&anyhow::anyhow!("something")), Exit::Failed);
         let newer = anyhow::Error::from(DatabaseError::Version("newer".into()));
         assert_eq!(exit_of(&newer), Exit::Usage);
+    }
+
+    #[test]
+    fn a_server_that_lets_nobody_in_is_away_and_one_that_refuses_a_statement_is_not() {
+        for code in ["08006", "28P01", "28000", "3D000", "53300", "57P03"] {
+            assert!(keeps_out(code), "{code}");
+        }
+        for code in ["40001", "42P01", "57014", "53100"] {
+            assert!(!keeps_out(code), "{code}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::model::goal::GoalState;
 use std::time::Duration;
 
 mod check;
-mod files;
+pub(super) mod files;
 mod fixtures;
 mod steering;
 mod trial;

@@ -42,7 +42,12 @@ impl Room {
     /// Opens the database and reads the enrolment; `anew`: tables that are missing are made.
     async fn open(global: &Global, asked: &Asked, anew: bool) -> anyhow::Result<Self> {
         let controller = enrolment::read(&enrolment_of(global, asked), Role::Controller)?;
-        let db = super::migrate::open(&url_of(global, asked)?).await?;
+        let url = url_of(global, asked)?;
+        let db = if anew {
+            super::migrate::open(&url).await?
+        } else {
+            super::migrate::open_existing(&url).await?
+        };
         match db.schema().await? {
             SchemaState::Current => {}
             SchemaState::Behind(_) if anew => drop(db.migrate().await?),

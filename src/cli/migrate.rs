@@ -1,7 +1,7 @@
 //! `trued migrate`, and opening a database whose tables are this program's.
 
 use super::args::{Global, Migrate};
-use super::failure::{Exit, Failure};
+use super::failure::{Exit, Failure, exit_of, sentence};
 use super::{enrolment, output, settings};
 use crate::config::Config;
 use crate::config::value::mask_url;
@@ -9,9 +9,14 @@ use crate::database::goals_role::{self, Standing};
 use crate::database::{Database, SchemaState, fleet};
 use crate::model::checksum::ChecksumKey;
 use anyhow::Context as _;
+use std::path::Path;
 
 /// The id of the first checksum key of a fleet.
 const FIRST_KEY: i64 = 1;
+
+/// What names a database.
+const NAMED_BY: &str = "--database-url, TRUED_DATABASE__URL or database.url names the database, and \
+                        database.password_file the file with its password";
 
 /// Runs it.
 ///
@@ -21,10 +26,11 @@ pub async fn run(global: &Global, ask: Migrate) -> anyhow::Result<Exit> {
     let flags = [("--database-url", "database.url", ask.database_url.clone())];
     let (_, config) = settings::with_flags(global, &flags)?;
     let url = settings::required(config.database_url.clone())?;
-    let db = open(&url).await?;
     if ask.check {
-        return check(&db).await;
+        // It changes nothing: it makes no file either.
+        return check(&open_existing(&url).await?).await;
     }
+    let db = open(&url).await?;
     let applied = db.migrate().await?;
     let fleet = ensure_fleet(&db).await?;
     output::line(&match applied {
@@ -97,12 +103,36 @@ fn newer(found: i64, known: i64) -> Failure {
     ))
 }
 
-/// Opens a database.
+/// Opens a database; an SQLite file that is missing is made.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub async fn open(url: &str) -> anyhow::Result<Database> {
-    Database::open(url).await.with_context(|| format!("opening the database {}", mask_url(url)))
+    let opened = Database::open(url).await.with_context(|| format!("opening the database {}", mask_url(url)));
+    opened.map_err(|error| {
+        let exit = exit_of(&error);
+        if exit != Exit::Unreachable && exit != Exit::Usage {
+            return error;
+        }
+        Failure::new(exit, sentence(&error)).hint(NAMED_BY).into()
+    })
+}
+
+/// Opens a database that must be there: an SQLite file that is not is a path that was mistyped, and no empty fleet.
+///
+/// # Errors
+/// When there is none, or it cannot be opened.
+pub async fn open_existing(url: &str) -> anyhow::Result<Database> {
+    if let Some(path) = url.strip_prefix("sqlite:") {
+        let path = Path::new(path.strip_prefix("//").unwrap_or(path));
+        if !path.exists() {
+            let message = format!("there is no database file {}", path.display());
+            return Err(Failure::usage(message)
+                .hint(format!("{NAMED_BY}; `trued migrate` makes a new one"))
+                .into());
+        }
+    }
+    open(url).await
 }
 
 /// Opens a database whose tables must be this program's already, with its fleet.
@@ -110,7 +140,7 @@ pub async fn open(url: &str) -> anyhow::Result<Database> {
 /// # Errors
 /// When it cannot be opened, or its tables are of another version.
 pub async fn open_current(url: &str) -> anyhow::Result<(Database, fleet::Fleet)> {
-    let db = open(url).await?;
+    let db = open_existing(url).await?;
     match db.schema().await? {
         SchemaState::Current => {}
         SchemaState::Ahead { found, known } => {

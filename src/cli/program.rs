@@ -62,10 +62,14 @@ pub async fn serve(global: &Global, ask: Serve) -> anyhow::Result<Exit> {
     let (layers, config) = settings::with_flags(global, &flags)?;
     let url = settings::required(config.database_url.clone())?;
     let controller = enrolment::read(&ask.enrolment, Role::Controller)?;
-    let worker = ask.worker_enrolment.filter(|_| ask.worker);
-    let worker = worker.map(|path| enrolment::read(&path, Role::Worker)).transpose()?;
-    let listener = http::bind(config.http.listen).await?;
+    let worker = ask.worker_enrolment.as_deref().filter(|_| ask.worker);
+    let worker = worker.map(|path| enrolment::read(path, Role::Worker)).transpose()?;
+    let listener = http::bind(config.http.listen, &layers.given("http.listen", Some("--listen"))).await?;
     let (db, fleet) = migrate::open_current(&url).await?;
+    enrolment::belongs(&ask.enrolment, &controller, &fleet)?;
+    if let (Some(path), Some(worker)) = (&ask.worker_enrolment, &worker) {
+        enrolment::belongs(path, worker, &fleet)?;
+    }
     let goals = files::directory(&layers, &config);
     let leave = Leave::of(&config, true, worker.is_some());
     let base = Base::new(global, config, db, fleet, goals).await?;
@@ -91,10 +95,11 @@ pub async fn worker(global: &Global, ask: Worker) -> anyhow::Result<Exit> {
     let url = settings::required(config.database_url.clone())?;
     let enrolment = enrolment::read(&ask.enrolment, Role::Worker)?;
     let (db, fleet) = migrate::open_current(&url).await?;
+    enrolment::belongs(&ask.enrolment, &enrolment, &fleet)?;
     let goals = files::directory(&layers, &config);
     let leave = Leave::of(&config, false, true);
     let pages = match config.worker.listen {
-        Some(address) => Some(http::bind(address).await?),
+        Some(address) => Some(http::bind(address, &layers.given("worker.listen", None)).await?),
         None => None,
     };
     let base = Base::new(global, config, db, fleet, goals).await?;
@@ -117,17 +122,19 @@ pub async fn router(global: &Global, ask: Router) -> anyhow::Result<Exit> {
         ("--database-url", "database.url", ask.database_url),
         ("--listen", "router.listen", ask.listen.map(|address| address.to_string())),
     ];
-    let (_, config) = settings::with_flags(global, &flags)?;
+    let (layers, config) = settings::with_flags(global, &flags)?;
     let url = settings::required(config.database_url.clone())?;
     let enrolment = enrolment::read(&ask.enrolment, Role::Router)?;
-    let listener = route::bind(config.router.listen).await?;
+    let given = layers.given("router.listen", Some("--listen"));
+    let listener = http::bind_anywhere(config.router.listen, &given).await?;
     let (metrics, counted) = Metrics::with_router();
     let pages = match config.router.pages {
-        Some(address) => Some((http::bind(address).await?, metrics)),
+        Some(address) => Some((http::bind(address, &layers.given("router.pages", None)).await?, metrics)),
         None => None,
     };
     let authorizer = route::authorizer(&config.router, route::anonymous(&config.router))?;
     let (db, fleet) = migrate::open_current(&url).await?;
+    enrolment::belongs(&ask.enrolment, &enrolment, &fleet)?;
     let leave = Leave { drain: config.http.drain, within: ENDS_WITHIN.max(config.router.shutdown_grace) };
     let shutdown = Shutdown::new();
     let address = listener.local_addr()?;
@@ -185,7 +192,7 @@ pub async fn agent(global: &Global, ask: Agent) -> anyhow::Result<Exit> {
         }
     })
     .await
-    .map_err(agent_failure)?;
+    .map_err(|error| agent_failure(error, parent))?;
     notify::stopping(ENDS_WITHIN);
     shutdown.finish(ENDS_WITHIN).await;
     Ok(Exit::Done)
@@ -211,10 +218,16 @@ fn agent_options(config: &Config, options: Options) -> Options {
     }
 }
 
-fn agent_failure(error: AgentError) -> anyhow::Error {
+/// `child`: of `trued up`, which gives it its address: nobody can give it another.
+fn agent_failure(error: AgentError, child: bool) -> anyhow::Error {
     let usage = !matches!(error, AgentError::Io { .. });
+    let address = matches!(error, AgentError::PortInUse { .. } | AgentError::Listen { .. });
     let error = anyhow::Error::from(error);
-    if usage { Failure::usage(super::failure::sentence(&error)).into() } else { error }
+    if !usage {
+        return error;
+    }
+    let failure = Failure::usage(super::failure::sentence(&error));
+    if address && !child { failure.hint("give another address with --listen") } else { failure }.into()
 }
 
 /// Waits for Ctrl-C or SIGTERM, says that it is not ready any more, then waits for all tasks to end. A second

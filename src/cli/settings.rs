@@ -5,11 +5,17 @@ use super::failure::{Exit, Failure};
 use super::output;
 use crate::config::value::mask_url;
 use crate::config::{Config, GoalSetting, Layers};
-use crate::goal::setting::{Setting, strangers};
+use crate::goal::setting::Setting;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+pub mod goals;
 
 /// Where a system's own configuration is.
 const SYSTEM: &str = "/etc/trued/trued.toml";
+
+/// Some commands read the configuration more than once; what does nothing in it is told once.
+static TOLD: Once = Once::new();
 
 /// The layers below the flags.
 ///
@@ -19,7 +25,9 @@ pub fn layers(global: &Global) -> anyhow::Result<Layers> {
     // A name or value that is not text cannot be a key of ours: it is passed over, not refused.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    Ok(Layers::load(Path::new(SYSTEM), global.config.as_deref(), environment)?)
+    let layers = Layers::load(Path::new(SYSTEM), global.config.as_deref(), environment)?;
+    TOLD.call_once(|| layers.strays().for_each(|(_, why)| tracing::warn!("{why}")));
+    Ok(layers)
 }
 
 /// Layers with flags over them; those not given are passed over.
@@ -86,31 +94,13 @@ pub fn run(global: &Global, ask: &ConfigCommand) -> anyhow::Result<Exit> {
     let config = Config::from_layers(&layers)?;
     match &ask.verb {
         ConfigVerb::Check => {
-            known_goals(&layers, config)?;
+            goals::check(global, &config)?;
             let given = layers.shown().iter().filter(|(key, ..)| !layers.is_default(key.name)).count();
             output::line(&format!("the configuration is good; {given} keys are not at their default"));
         }
         ConfigVerb::Show { origin } => show(global, &layers, *origin)?,
     }
     Ok(Exit::Done)
-}
-
-/// Refuses what is set over goals that there are not, where the directory of goals can be read.
-fn known_goals(layers: &Layers, config: Config) -> anyhow::Result<()> {
-    let directory = shipped(layers, "goals.directory", &config.goals.directory);
-    let Ok(files) = std::fs::read_dir(&directory) else { return Ok(()) };
-    let paths = files.filter_map(|file| Some(file.ok()?.path()));
-    let sql = paths.filter(|path| path.extension().is_some_and(|kind| kind == "sql"));
-    let names: Vec<String> =
-        sql.filter_map(|path| Some(path.file_stem()?.to_str()?.split('.').next()?.to_owned())).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let settings: Vec<_> = config.goals.settings.into_iter().map(setting).collect();
-    match strangers(&settings, &names).as_slice() {
-        [] => Ok(()),
-        unknown => Err(Failure::usage(unknown.join("\n"))
-            .hint(format!("goals are the files in {}", directory.display()))
-            .into()),
-    }
 }
 
 /// What the configuration sets over a goal.

@@ -27,9 +27,10 @@ pub async fn run(global: &Global) -> anyhow::Result<Exit> {
     Ok(exit(&status))
 }
 
-/// 7 when a goal is unknown or does not run, else 3 when findings are open.
+/// 7 when a goal is unknown or does not run, or the database takes no evaluation, else 3 when findings are open.
 fn exit(status: &Status) -> Exit {
-    let nothing_known = status.goals.is_empty() && status.health.codes.iter().any(|code| code == "SQL_AWAY");
+    // What is said of goals then is of another time: no evaluation can be written.
+    let nothing_known = status.health.codes.iter().any(|code| code == "SQL_AWAY");
     let is_unknown = |goal: &GoalRow| goal.no_version || goal.state == GoalState::Unknown;
     if nothing_known || status.goals.iter().any(is_unknown) {
         return Exit::Unknown;
@@ -336,6 +337,8 @@ mod tests {
         assert_eq!(exit(&one), Exit::Open);
         one.backlog = Backlog::default();
         assert_eq!(exit(&one), Exit::Done);
+        one.health.codes = vec!["SQL_AWAY".into()];
+        assert_eq!(exit(&one), Exit::Unknown, "nobody can have looked");
     }
 
     #[test]

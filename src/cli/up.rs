@@ -4,6 +4,7 @@
 pub mod child;
 pub mod directory;
 pub mod fleet;
+pub mod waits;
 
 use super::args::{Global, Up};
 use super::client::UpFile;
@@ -16,7 +17,6 @@ use crate::config::{Config, Layers};
 use crate::database::{Database, fileservers};
 use crate::goal::library::write_shipped;
 use crate::http;
-use crate::model::fleet::Health;
 use crate::repair;
 use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
@@ -24,11 +24,13 @@ use crate::telemetry::metrics::Metrics;
 use anyhow::Context as _;
 use child::Children;
 use directory::DataDirectory;
-use fleet::Member;
+use fleet::Members;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::time::Instant;
+use waits::{Waits, absent, missing, writes};
 
 /// How long "ready" waits for all agents to be online.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -60,22 +62,30 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     }
     let ends_within = ENDS_WITHIN.max(config.worker.shutdown_grace + Duration::from_secs(4));
     // First what may be refused, then what changes something.
-    let listener = http::bind(config.http.listen).await?;
+    let listener = http::bind(config.http.listen, &layers.given("http.listen", Some("--listen"))).await?;
     let address = listener.local_addr()?;
+    let router_given = layers.given("router.listen", Some("--router-listen"));
+    let routing = if layers.is_default("router.listen") {
+        None
+    } else {
+        Some(http::bind_anywhere(config.router.listen, &router_given).await?)
+    };
+    let router_port = routing.as_ref().map(TcpListener::local_addr).transpose()?.map(|at| at.port());
+    let mut waits = Waits::begin();
     let data = DataDirectory::take(&global.data)?;
-    let (db, identity) = database(&config, &data).await?;
+    let (db, identity) = waits.during("the database to be opened", database(&config, &data)).await?;
     let directories = directories(&layers, &config, &data)?;
-    let members = fleet::prepare(&db, &identity, &data, ask.fileservers).await?;
+    let prepared = fleet::prepare(&db, &identity, &data, ask.fileservers, router_port);
+    let members = waits.during("the database to take the fleet's parts", prepared).await?;
     let capacity = match config.agent.capacity {
         Some(configured) => configured,
         None => share_of_disk(data.path(), members.agents.len())?,
     };
-    let routing = route::bind(if layers.is_default("router.listen") {
-        SocketAddr::from(([127, 0, 0, 1], members.router_port))
-    } else {
-        config.router.listen
-    })
-    .await?;
+    let own = SocketAddr::from(([127, 0, 0, 1], members.router_port));
+    let routing = match routing {
+        Some(taken) => taken,
+        None => http::bind_anywhere(own, &router_given).await?,
+    };
     let cloned_from = format!("http://{}", routing.local_addr()?);
     if config.router.url.is_empty() {
         config.router.url.clone_from(&cloned_from);
@@ -90,17 +100,20 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
     };
     let shutdown = Shutdown::new();
     let goals = std::path::absolute(&directories.goals)?;
-    let base = Base::new(global, config, db.clone(), identity, directories).await?;
-    let children = Children::new(members.agents.clone(), !ask.no_respawn, capacity);
+    let base = Base::new(global, config, db.clone(), identity, directories);
+    let base = waits.during("goals to be tried on the database", base).await?;
+    let strays = layers.strays().map(|(name, _)| name.to_owned()).collect();
+    let children = Children::new(members.agents.clone(), !ask.no_respawn, capacity, strays);
     children.start(&shutdown)?;
     let (metrics, counted) = Metrics::with_router();
-    base.control(&shutdown, Controlling { enrolment: &members.controller, listener, metrics }).await?;
+    let control = base.control(&shutdown, Controlling { enrolment: &members.controller, listener, metrics });
+    waits.during("the controller to load its goals", control).await?;
     base.work(&shutdown, &members.worker)?;
     base.route(&shutdown, &members.router, routing, anybody, counted)?;
     data.announce(&UpFile { url: format!("http://{address}"), pid: std::process::id() })?;
     let stop = shutdown.token();
     tokio::select! {
-        ready = ready(&db, &members.agents) => {
+        ready = ready(&db, &members, &mut waits) => {
             tell(address, &cloned_from, &data, &goals, &children, ready?);
             notify::ready(&shutdown);
             tokio::select! {
@@ -164,19 +177,25 @@ async fn database(
     Ok((db, identity))
 }
 
-/// Waits until all agents are online; `false`: not all were in time.
-async fn ready(db: &Database, agents: &[Member]) -> anyhow::Result<bool> {
+/// Waits until all agents are online; `false`: not all were in time. A fleet whose database takes no writes, for want
+/// of room say, is not ready however long it lasts.
+async fn ready(db: &Database, members: &Members, waits: &mut Waits) -> anyhow::Result<bool> {
     let until = Instant::now() + READY_WITHIN;
     loop {
-        let all = fileservers::all(db).await?;
-        let online = |member: &Member| {
-            all.iter().any(|one| one.name == member.name && one.health == Health::Online && one.counts)
-        };
-        if agents.iter().all(online) {
+        let all = waits.during("the database to answer", fileservers::all(db)).await?;
+        let absent = absent(&all, &members.agents);
+        if absent.is_empty() {
             return Ok(true);
         }
-        if Instant::now() > until {
-            return Ok(false);
+        let (late, due) = (Instant::now() > until, waits.is_due());
+        if late || due {
+            let refused = writes(db, &members.controller.part.id).await;
+            if late && refused.is_none() {
+                return Ok(false);
+            }
+            if due {
+                eprintln!("{}", waits.line(&missing(&absent, refused.as_deref())));
+            }
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }

@@ -2,6 +2,7 @@
 
 use super::keys::{self, KEYS, Key};
 use super::value::{self, Kind, mask_url};
+use super::variables;
 use crate::model::goal::Mode;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,7 @@ pub struct Layers {
     values: BTreeMap<&'static str, (String, Origin)>,
     databases: BTreeMap<String, (String, Origin)>,
     goals: BTreeMap<(String, String), (String, Origin)>,
+    strays: Vec<(String, String)>,
 }
 
 /// Most databases beside the fleet's.
@@ -101,7 +103,8 @@ const MAX_DATABASES: usize = 64;
 
 impl Layers {
     /// Defaults, the file `config/trued.toml`'s like at `/etc/trued/trued.toml` if it is there, the
-    /// file of `--config`, and the environment's `TRUED_SECTION__KEY`.
+    /// file of `--config`, and the environment's `TRUED_SECTION__KEY`. Names of that form must be keys; others that
+    /// begin with `TRUED_` are noted as strays.
     ///
     /// # Errors
     /// On the first thing that is wrong.
@@ -153,6 +156,22 @@ impl Layers {
         !self.values.contains_key(key)
     }
 
+    /// By what a key was given, in an error's words; a key that nobody gave is named by the flag that could.
+    #[must_use]
+    pub fn given(&self, key: &str, flag: Option<&str>) -> String {
+        match self.values.get(key).map(|(_, origin)| origin) {
+            Some(Origin::Flag(flag)) => flag.clone(),
+            Some(Origin::Environment(name)) => name.clone(),
+            Some(origin @ Origin::File(..)) => format!("{key} ({origin})"),
+            None | Some(Origin::Default) => flag.unwrap_or(key).to_owned(),
+        }
+    }
+
+    /// Variables of the environment that look like ours and are none: their names, each with a sentence.
+    pub fn strays(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.strays.iter().map(|(name, why)| (name.as_str(), why.as_str()))
+    }
+
     /// Every key with the value to show and its origin; secrets are masked.
     #[must_use]
     pub fn shown(&self) -> Vec<(&'static Key, String, Origin)> {
@@ -196,7 +215,11 @@ impl Layers {
 
     fn variable(&mut self, name: &str, value: String) -> Result<(), ConfigError> {
         let Some(rest) = name.strip_prefix("TRUED_") else { return Ok(()) };
-        let Some((section, key)) = rest.split_once("__") else { return Ok(()) };
+        let Some((section, key)) = rest.split_once("__") else {
+            let stray = variables::stray(name, &value);
+            self.strays.extend(stray.map(|why| (name.to_owned(), why)));
+            return Ok(());
+        };
         if section == "DATABASES" {
             let key = key.to_lowercase().replace("__", ".");
             return self.put_database(&key, value, Origin::Environment(name.to_owned()));

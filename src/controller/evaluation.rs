@@ -107,15 +107,14 @@ async fn attempt(
     let limit = Duration::from_millis(u64::try_from(goal.timeout).unwrap_or(0)) + GUARD;
     // On the heap: sessions with TLS make these futures large.
     let both = Box::pin(async { tokio::join!(shared.source.evaluate_all(goal, rows), collect) });
-    let (evaluated, merge) = tokio::time::timeout(limit, both)
-        .await
-        .map_err(|_| Failure {
-            message: format!("{}: no end within {} s", goal.path.display(), limit.as_secs()),
-            late: true,
-        })?;
+    let (evaluated, merge) = tokio::time::timeout(limit, both).await.map_err(|_| Failure {
+        message: format!("{}: no end within {} s", goal.path.display(), limit.as_secs()),
+        late: true,
+    })?;
     // A merge that failed is the cause when both did: the session then lost its reader.
     let mut merge = merge?;
-    let Evaluated { more, population, .. } = evaluated.map_err(|problem| Failure { message: problem.message, late: problem.late })?;
+    let Evaluated { more, population, .. } =
+        evaluated.map_err(|problem| Failure { message: problem.message, late: problem.late })?;
     let known = alive(shared, goal, population).await?;
     merge.looked_at(population);
     if more {

@@ -84,18 +84,15 @@ impl File {
         }
     }
 
-    /// Writes a row that is there as it is: what that needs is what every write needs.
+    /// Writes: what that needs is what every write needs.
     pub(super) async fn look(&self) {
-        let tried = sqlx::query("/* file::look */ UPDATE fleet SET created_at = created_at WHERE id = 1")
-            .execute(&self.write)
-            .await;
-        let state = match tried {
-            Ok(_) => State::Here,
-            Err(error) if is_of_the_disk(&error) => {
-                State::Unwritable { since: clock::now(), why: error.to_string() }
-            }
-            // Somebody writes for long, or the tables are not there yet.
-            Err(_) => return,
+        let state = match self.try_write().await {
+            Ok(()) => State::Here,
+            Err(error) => match of_the_disk(&error) {
+                Some(why) => State::Unwritable { since: clock::now(), why },
+                // Somebody writes for long, or the tables are not there yet.
+                None => return,
+            },
         };
         self.standing.send_modify(|standing| match (&standing.state, &state) {
             (State::Here, State::Here) | (State::Unwritable { .. }, State::Unwritable { .. }) => {}
@@ -109,14 +106,25 @@ impl File {
             }
         });
     }
+    /// Changes a row and changes it back: SQLite does not write what it finds to be as it was.
+    async fn try_write(&self) -> std::result::Result<(), sqlx::Error> {
+        let mut transaction = self.write.begin_with("BEGIN IMMEDIATE").await?;
+        for text in [
+            "/* file::look */ UPDATE fleet SET created_at = created_at + 1 WHERE id = 1",
+            "/* file::look_back */ UPDATE fleet SET created_at = created_at - 1 WHERE id = 1",
+        ] {
+            sqlx::query(text).execute(&mut *transaction).await?;
+        }
+        transaction.commit().await
+    }
 }
 
-/// Full, unreadable, not to be written or opened: none of it is another writer's doing.
-fn is_of_the_disk(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else { return false };
+/// SQLite's words, where it is full, unreadable, not to be written or opened: none of it is another writer's doing.
+fn of_the_disk(error: &sqlx::Error) -> Option<String> {
+    let error = error.as_database_error()?;
     let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
     // The low byte is the kind: https://www.sqlite.org/rescode.html
-    matches!(code & 0xff, 8 | 10 | 11 | 13 | 14 | 26)
+    matches!(code & 0xff, 8 | 10 | 11 | 13 | 14 | 26).then(|| error.message().to_owned())
 }
 
 /// Makes the file and turns its journal to WAL. That change, alone of all, is not waited for by SQLite itself
@@ -150,7 +158,9 @@ mod tests {
     #[tokio::test]
     async fn a_connection_whose_transaction_is_gone_is_not_used_again() {
         let scratch = Scratch::sqlite().await.unwrap();
-        let Ok(Tx::Sqlite(mut transaction)) = Tx::begin(scratch.database()).await else { panic!("not begun") };
+        let Ok(Tx::Sqlite(mut transaction)) = Tx::begin(scratch.database()).await else {
+            panic!("not begun")
+        };
         sqlx::query("ROLLBACK").execute(&mut *transaction).await.unwrap();
         transaction.commit().await.unwrap_err();
         Tx::begin(scratch.database()).await.unwrap().commit().await.unwrap();

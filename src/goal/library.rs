@@ -190,7 +190,8 @@ impl Library {
                 slot.gone = None;
             }
             let entry = Entry { name: name.clone(), running: None, error: None };
-            let slot = self.slots.entry(name).or_insert(Slot { entry, judged: None, before: None, gone: None });
+            let slot =
+                self.slots.entry(name).or_insert(Slot { entry, judged: None, before: None, gone: None });
             if slot.entry.running.is_none() {
                 changed |= slot.run_unjudged(&read, &self.source, &verdict);
             }

@@ -1,36 +1,64 @@
 //! Listening: loopback only, for as long as there are no tokens.
+//!
+//! Whoever asks for an address says what gave it (a flag, a variable, a line of a file): an error names that.
 
 use super::state::Api;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
-/// Why the API cannot listen.
+/// Why an address cannot be listened on; `given`: what it was given by.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Others could reach it.
     #[error(
-        "the API listens on loopback only, not on {0}: whoever can reach it can change the fleet, and tokens come with a later version"
+        "{given} gives {address}, which others can reach: only addresses on loopback are allowed, and tokens come with a later version"
     )]
-    NotLoopback(SocketAddr),
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+        /// What gave it.
+        given: String,
+    },
     /// Another program has the port.
-    #[error("{0} is in use by another program; give another address with --listen")]
-    InUse(SocketAddr),
+    #[error("{address} is in use by another program; give another address with {given}")]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+        /// What gave it.
+        given: String,
+    },
     /// The system refused.
-    #[error("cannot listen on {0}: {1}")]
-    Refused(SocketAddr, std::io::Error),
+    #[error("cannot listen on {address}, which {given} gives: {why}")]
+    Refused {
+        /// The address.
+        address: SocketAddr,
+        /// What gave it.
+        given: String,
+        /// The system's words.
+        why: std::io::Error,
+    },
 }
 
-/// Takes the address.
+/// Takes an address that is on loopback.
 ///
 /// # Errors
 /// As [`ListenError`].
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
+pub async fn bind(address: SocketAddr, given: &str) -> Result<TcpListener, ListenError> {
     if !address.ip().is_loopback() {
-        return Err(ListenError::NotLoopback(address));
+        return Err(ListenError::NotLoopback { address, given: given.to_owned() });
     }
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => ListenError::InUse(address),
-        _ => ListenError::Refused(address, error),
+    bind_anywhere(address, given).await
+}
+
+/// Takes an address that others may reach, for what knows who may.
+///
+/// # Errors
+/// As [`ListenError`].
+pub async fn bind_anywhere(address: SocketAddr, given: &str) -> Result<TcpListener, ListenError> {
+    let given = || given.to_owned();
+    TcpListener::bind(address).await.map_err(|why| match why.kind() {
+        std::io::ErrorKind::AddrInUse => ListenError::InUse { address, given: given() },
+        _ => ListenError::Refused { address, given: given(), why },
     })
 }
 
@@ -49,18 +77,22 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_that_others_can_reach_is_refused() {
-        let error = bind("0.0.0.0:0".parse().unwrap()).await.unwrap_err();
-        assert!(error.to_string().contains("tokens come with a later version"), "{error}");
+        let error = bind("0.0.0.0:0".parse().unwrap(), "worker.listen").await.unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.starts_with("worker.listen gives 0.0.0.0:0, ") && said.contains("later version"),
+            "{said}"
+        );
     }
 
     #[tokio::test]
     async fn a_port_in_use_is_said_in_one_sentence() {
-        let taken = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let taken = bind("127.0.0.1:0".parse().unwrap(), "--listen").await.unwrap();
         let address = taken.local_addr().unwrap();
-        let error = bind(address).await.unwrap_err();
+        let error = bind(address, "router.pages").await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("{address} is in use by another program; give another address with --listen")
+            format!("{address} is in use by another program; give another address with router.pages")
         );
     }
 }

@@ -75,7 +75,7 @@ fn fixture_on(scratch: Scratch) -> Fixture {
 async fn a_list_that_comes_late_is_waited_for_and_the_connection_stays() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let fixture = fixture().await;
-    let listener = super::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = super::bind("127.0.0.1:0".parse().unwrap(), "--listen").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = fixture.api.stopping.clone();
     let list = b"HEAD ref:refs/heads/main\n";

@@ -4,7 +4,9 @@ mod drains;
 
 pub use drains::{AcceptEmpty, Evacuate, Lost, OkToStop, Quiesce};
 
+use crate::http::repositories::MOST_WANTED;
 use crate::model::fleet::ObjectFormat;
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -76,7 +78,7 @@ pub enum RepoVerb {
         /// Its name.
         name: String,
         /// Copies wanted.
-        #[arg(long, alias = "wanted", default_value_t = 3, value_name = "N")]
+        #[arg(long, alias = "wanted", default_value_t = 3, value_parser = copies(), value_name = "N")]
         replicas: u32,
         /// The hash its objects are named by: sha1 or sha256.
         #[arg(long, default_value = "sha1", value_name = "FORMAT")]
@@ -163,11 +165,17 @@ pub enum RepoVerb {
         /// Its name or number.
         name: String,
         /// Copies wanted.
+        #[arg(value_parser = copies())]
         wanted: u32,
         /// Why and whether.
         #[command(flatten)]
         change: Change,
     },
+}
+
+/// As many copies as can be wanted: judged before anybody is asked.
+fn copies() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=u64::from(MOST_WANTED))
 }
 
 /// `trued repo import`
@@ -183,7 +191,7 @@ pub struct Import {
     #[arg(long, default_value = "", hide_default_value = true)]
     pub prefix: String,
     /// Copies wanted.
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 3, value_parser = copies(), value_name = "N")]
     pub replicas: u32,
     /// Only say what would be done.
     #[arg(long)]

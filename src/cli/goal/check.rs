@@ -109,7 +109,7 @@ pub fn read(global: &Global, file: &Path) -> anyhow::Result<String> {
 
 async fn here(global: &Global, url: &str, file: &Path, text: &str) -> anyhow::Result<CheckedGoal> {
     let (_, config) = super::super::settings::with_flags(global, &[])?;
-    let db = super::super::migrate::open(url).await?;
+    let db = super::super::migrate::open_existing(url).await?;
     let source = program::asking::source(&config, &db).await?;
     let repairs = program::files::repairs(global)?;
     let known = program::files::subjects(&repairs);

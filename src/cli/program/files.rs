@@ -115,7 +115,7 @@ impl Files {
     /// Loads a directory for the first time.
     ///
     /// # Errors
-    /// When it is missing or cannot be read.
+    /// When it is missing or cannot be read, or something is set over a goal that there is not.
     pub async fn open(
         directory: &Path,
         source: Source,
@@ -125,9 +125,8 @@ impl Files {
     ) -> anyhow::Result<Self> {
         let library = load(directory, source, repairs).await?;
         let names: Vec<&str> = library.entries().map(|entry| entry.name.as_str()).collect();
-        for unknown in setting::strangers(&over.configured, &names) {
-            tracing::warn!("{unknown}; it is passed over");
-        }
+        // Only at the start: a goal whose file goes while this runs keeps what is set over it.
+        settings::goals::refuse_strangers(&over.configured, &names, directory)?;
         let files = Self { library, shared, over };
         files.share().await;
         Ok(files)

@@ -7,7 +7,6 @@ use crate::database::fleet::Fleet;
 use crate::database::{Database, fileservers};
 use crate::fleet::{Agents, CallError};
 use crate::http;
-use crate::http::ListenError;
 use crate::model::chance::Chance;
 use crate::model::grant::{End, Enrolment};
 use crate::model::wire::RefusalCode;
@@ -22,7 +21,6 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::router::RouterMetrics;
 use futures::future::join_all;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -51,18 +49,6 @@ pub struct Routing<'a> {
     pub post: Option<Post>,
     /// What it counts.
     pub counted: RouterMetrics,
-}
-
-/// Takes the address of a router, which others may reach.
-///
-/// # Errors
-/// When another program has it, or the system refuses.
-pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let bound = TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => ListenError::InUse(address),
-        _ => ListenError::Refused(address, error),
-    });
-    Ok(bound?)
 }
 
 /// What everybody may.
@@ -126,7 +112,7 @@ impl Routing<'_> {
     /// Starts it.
     ///
     /// # Errors
-    /// When the enrolment's key is none, or it is of another fleet.
+    /// When the enrolment's key is none.
     pub fn start(
         self,
         shutdown: &Shutdown,
@@ -135,11 +121,6 @@ impl Routing<'_> {
         authorizer: Authorizer,
     ) -> anyhow::Result<Agents> {
         let Self { config, db, fleet, enrolment, nudge, post, counted } = self;
-        if enrolment.fleet != fleet.fleet_id {
-            let (theirs, ours) = (&enrolment.fleet, &fleet.fleet_id);
-            let message = format!("the enrolment is of fleet {theirs}, the database of fleet {ours}");
-            return Err(Failure::usage(message).into());
-        }
         let agents = Agents::new(enrolment)?;
         let chance = Arc::new(Chance::new(enrolment::seed()?));
         let pushing = push::Pushing {

@@ -35,14 +35,16 @@ pub struct Children {
     members: Vec<Member>,
     respawn: bool,
     capacity: i64,
+    strays: Vec<String>,
     pids: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
 impl Children {
-    /// Agents to be started, each with so many bytes.
+    /// Agents to be started, each with so many bytes, and without these variables: their parent has said of them that
+    /// they do nothing, once for all.
     #[must_use]
-    pub fn new(members: Vec<Member>, respawn: bool, capacity: i64) -> Self {
-        Self { members, respawn, capacity, pids: Arc::default() }
+    pub fn new(members: Vec<Member>, respawn: bool, capacity: i64, strays: Vec<String>) -> Self {
+        Self { members, respawn, capacity, strays, pids: Arc::default() }
     }
 
     /// Starts them all, each with a task that watches it.
@@ -76,7 +78,11 @@ impl Children {
 
     fn spawn(&self, member: &Member) -> anyhow::Result<Running> {
         let program = std::env::current_exe().context("finding this program's own file")?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        for name in &self.strays {
+            command.env_remove(name);
+        }
+        let mut child = command
             .args(self.arguments(member))
             .arg("--until-stdin-closes")
             .env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()))

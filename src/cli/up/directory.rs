@@ -11,10 +11,11 @@
 //! ```
 
 use super::super::client::UpFile;
-use super::super::failure::Failure;
+use super::super::failure::{Exit, Failure};
 use crate::agent::lock_alone;
 use anyhow::Context as _;
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -35,15 +36,16 @@ impl DataDirectory {
     /// When it is of a newer version, another `trued up` has it, or it cannot be written.
     pub fn take(path: &Path) -> anyhow::Result<Self> {
         check_format(path)?;
-        fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
-        let path = fs::canonicalize(path).with_context(|| format!("looking at {}", path.display()))?;
+        let named = path;
+        fs::create_dir_all(path).map_err(unfit(named))?;
+        let path = fs::canonicalize(path).map_err(unfit(named))?;
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&lock_path)
-            .with_context(|| format!("opening {}", lock_path.display()))?;
+            .map_err(unfit(named))?;
         if !lock_alone(&lock).with_context(|| format!("locking {}", lock_path.display()))? {
             return Err(Failure::usage(format!("another `trued up` runs on {}", path.display()))
                 .hint("stop that one, or give another directory with --data")
@@ -100,6 +102,21 @@ impl DataDirectory {
     }
 }
 
+/// Why a path that was named will not do. A disk without room is another's trouble, and not the name's.
+fn unfit(path: &Path) -> impl Fn(io::Error) -> Failure {
+    move |error| {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let why = match error.kind() {
+            io::ErrorKind::AlreadyExists => "it is a file".to_owned(),
+            io::ErrorKind::NotADirectory => "it lies below a file".to_owned(),
+            _ => error.to_string(),
+        };
+        let exit = if full { Exit::Failed } else { Exit::Usage };
+        Failure::new(exit, format!("{} cannot be the data directory: {why}", path.display()))
+            .hint("--data names a directory that can be made and written")
+    }
+}
+
 fn check_format(path: &Path) -> anyhow::Result<()> {
     let Ok(text) = fs::read_to_string(path.join("version")) else { return Ok(()) };
     match text.trim().parse::<u32>() {
@@ -130,7 +147,7 @@ pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::failure::{Exit, exit_of};
+    use super::super::super::failure::exit_of;
     use super::*;
 
     #[test]
@@ -141,6 +158,27 @@ mod tests {
         assert_eq!(exit_of(&error), Exit::Usage);
         assert!(error.to_string().contains("made by a newer trued"), "{error}");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_path_that_can_be_no_data_directory_is_wrong_usage() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "mine").unwrap();
+        // Nobody makes a directory in /proc, not even root.
+        for (path, why) in [
+            (file.clone(), "it is a file"),
+            (file.join("data"), "it lies below a file"),
+            ("/proc/trued".into(), ""),
+        ] {
+            let error = DataDirectory::take(&path).unwrap_err();
+            assert_eq!(exit_of(&error), Exit::Usage, "{error}");
+            let said = format!("{} cannot be the data directory: {why}", path.display());
+            assert!(error.to_string().starts_with(&said), "{error}");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+        let full = unfit(Path::new("/data"))(io::ErrorKind::StorageFull.into());
+        assert_eq!(full.exit, Exit::Failed);
     }
 
     #[test]

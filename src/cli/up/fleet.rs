@@ -1,7 +1,6 @@
 //! The fleet of `trued up`: keys, ports and rows of its parts, made once and found again.
 
 use super::super::enrolment;
-use super::super::failure::Failure;
 use super::directory::{DataDirectory, write_whole};
 use crate::database::fleet::Fleet;
 use crate::database::{Database, fileservers, parts};
@@ -43,6 +42,7 @@ pub struct Members {
 }
 
 /// Makes what is missing, finds what is there; more fileservers than asked for are kept if they were made before.
+/// `taken`: the port that the router has already, by a flag or the configuration.
 ///
 /// # Errors
 /// When a key, row or file cannot be made, or keys are of another fleet.
@@ -51,6 +51,7 @@ pub async fn prepare(
     fleet: &Fleet,
     data: &DataDirectory,
     count: u16,
+    taken: Option<u16>,
 ) -> anyhow::Result<Members> {
     let mut agents: Vec<Enrolment> = Vec::new();
     for number in 1.. {
@@ -68,7 +69,7 @@ pub async fn prepare(
     let mut router = part(data, fleet, ROUTER, Role::Router)?;
     parts::add(db, &worker.part).await?;
     parts::add(db, &router.part).await?;
-    let (members, router_port) = place(db, data, &agents).await?;
+    let (members, router_port) = place(db, data, &agents, taken).await?;
     // All are known now: each is told of all.
     let known = parts::list(db).await?;
     for one in agents.iter_mut().chain([&mut controller, &mut worker, &mut router]) {
@@ -89,15 +90,7 @@ fn part(data: &DataDirectory, fleet: &Fleet, name: &str, role: Role) -> anyhow::
     let path = data.key(name);
     if path.exists() {
         let found = enrolment::read(&path, role)?;
-        if found.fleet != fleet.fleet_id {
-            return Err(Failure::usage(format!(
-                "{} is of fleet {}, the database of fleet {}: they do not belong together",
-                path.display(),
-                found.fleet,
-                fleet.fleet_id
-            ))
-            .into());
-        }
+        enrolment::belongs(&path, &found, fleet)?;
         return Ok(found);
     }
     let (part, secret) = enrolment::new_part(name, role)?;
@@ -112,6 +105,7 @@ async fn place(
     db: &Database,
     data: &DataDirectory,
     agents: &[Enrolment],
+    taken: Option<u16>,
 ) -> anyhow::Result<(Vec<Member>, u16)> {
     let remembered: BTreeMap<String, u16> = std::fs::read_to_string(data.ports())
         .ok()
@@ -131,8 +125,12 @@ async fn place(
         let root = data.root(name);
         members.push(Member { name: name.clone(), enrolment: data.key(name), root, port });
     }
-    let listener = free(remembered.get(ROUTER).copied().unwrap_or(0))?;
-    let router = listener.local_addr()?.port();
+    // A port that is given for one start leaves the one of all others as it is.
+    let before = remembered.get(ROUTER).copied();
+    let router = match taken {
+        Some(port) => before.unwrap_or(port),
+        None => free(before.unwrap_or(0))?.local_addr()?.port(),
+    };
     let agents = members.iter().map(|one| (one.name.as_str(), one.port));
     let ports: BTreeMap<_, _> = agents.chain([(ROUTER, router)]).collect();
     write_whole(&data.ports(), &serde_json::to_string_pretty(&ports)?)?;

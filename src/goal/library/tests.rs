@@ -259,7 +259,11 @@ async fn a_version_that_never_ends_gives_way_to_the_one_before_and_one_that_did_
     assert!(!library.too_long("one", &first, &why), "it does not run any more");
     assert!(library.too_long("one", &second, &why));
     assert_eq!(digest(&library), first);
-    assert!(error(&library, "one").contains("one.sql:6:1: timed out after 2s, and"), "{}", error(&library, "one"));
+    assert!(
+        error(&library, "one").contains("one.sql:6:1: timed out after 2s, and"),
+        "{}",
+        error(&library, "one")
+    );
     assert!(!library.reload().await.unwrap(), "until the file has another text");
 
     place.put("one.sql", &GOOD.replace("FROM racks", "FROM racks WHERE id > 2"));
