@@ -9,6 +9,7 @@
 
 use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Lane};
+use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, RackId};
 use crate::repair::Repair;
 use crate::repair::pressure::Pressure;
@@ -178,5 +179,13 @@ impl Pressure for PoolPressure<'_, '_> {
         let fileserver = self.limits.fleet.fileservers.get(&id)?;
         (get(&pool.in_rack, &fileserver.rack_id) >= throttle.per_rack)
             .then(|| Deferral::RackAtLimit { rack: fileserver.rack.clone(), limit: throttle.per_rack })
+    }
+
+    fn is_barred(&self, one: &Fileserver) -> bool {
+        let throttle = &self.repair.throttle;
+        self.pool.is_some_and(|pool| {
+            get(&pool.at_fileserver, &one.id) >= throttle.per_fileserver
+                || get(&pool.in_rack, &one.rack_id) >= throttle.per_rack
+        })
     }
 }

@@ -303,10 +303,11 @@ fn choose(
     let least = able.iter().map(|one| crowd(one)).min().ok_or_else(|| refusal(wish, &causes))?;
     able.retain(|one| crowd(one) == least);
     // A limit passes; a copy in a crowded rack stays. So limits choose among the best racks only.
-    let barred = able.iter().find_map(|one| pressure.barred(one.id));
-    able.retain(|one| pressure.barred(one.id).is_none());
-    least_full(fleet, wish, pressure, &able, draw)
-        .ok_or_else(|| barred.unwrap_or_else(|| refusal(wish, &causes)))
+    let free: Vec<&Fileserver> = able.iter().filter(|one| !pressure.is_barred(one)).copied().collect();
+    least_full(fleet, wish, pressure, &free, draw).ok_or_else(|| {
+        let barred = able.iter().find_map(|one| pressure.barred(one.id));
+        barred.unwrap_or_else(|| refusal(wish, &causes))
+    })
 }
 
 /// The least full after the reservation, of a few that are drawn with their capacity as their weight.

@@ -6,6 +6,7 @@
 //! could.
 
 use crate::model::finding::Deferral;
+use crate::model::fleet::Fileserver;
 use crate::model::id::FileserverId;
 
 /// Answers for one repair, at one moment of a round.
@@ -18,6 +19,11 @@ pub trait Pressure {
 
     /// Why a fileserver may not take part in one more attempt of this repair; `None`: it may.
     fn barred(&self, id: FileserverId) -> Option<Deferral>;
+
+    /// Whether it may not. This is asked of every fileserver for every plan, and most answers are not told to anybody.
+    fn is_barred(&self, one: &Fileserver) -> bool {
+        self.barred(one.id).is_some()
+    }
 }
 
 /// Nothing is in flight.

@@ -64,6 +64,16 @@ impl Crowd {
         self.findings(db).await
     }
 
+    /// Every fileserver said just now how it is, as those that are there do every few seconds.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub async fn heard(db: &Database) -> Result<()> {
+        on_writer!(db, p => sqlx::query("/* crowd::heard */ UPDATE fileservers SET seen_at = (SELECT now FROM clock)")
+            .execute(p).await.map(drop))
+        .doing("hearing of fileservers for a test")
+    }
+
     async fn findings(self, db: &Database) -> Result<()> {
         on_writer!(db, p => sqlx::query(
             "/* crowd::findings */ INSERT INTO findings (goal, subject, repository_id, repair, lane, priority, hints, \
