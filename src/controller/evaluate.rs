@@ -16,7 +16,7 @@ use crate::database;
 use crate::goal::Goal;
 use crate::goal::library::Library;
 use crate::model::Millis;
-use crate::model::goal::GoalStatus;
+use crate::model::goal::{GoalState, GoalStatus};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,11 +260,39 @@ impl Evaluator {
     }
 }
 
-/// Whether a goal was not evaluated for a whole period, or never.
+/// Whether a goal was not evaluated for a whole period, or never, or is unknown: what made it so may be over.
 fn overdue(known: Option<&GoalStatus>, due: Due, now: Millis) -> bool {
+    let known = known.filter(|known| known.state != GoalState::Unknown);
     known.and_then(|known| known.finished_at).is_none_or(|at| now - at > due.period)
 }
 
 fn duration(millis: Millis) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_looked_at_again_at_once_and_what_was_judged_in_time_is_not() {
+        let seen = |state, finished_at| GoalStatus {
+            goal: "probe".into(),
+            state,
+            findings: 0,
+            at_least: false,
+            evaluated_at: finished_at,
+            finished_at,
+            took_ms: None,
+            error: None,
+            failures: 0,
+            file_error: None,
+            digest: None,
+        };
+        let due = Due { at: 2_000, period: 1_000 };
+        assert!(overdue(None, due, 1_500));
+        assert!(overdue(Some(&seen(GoalState::Unknown, Some(1_400))), due, 1_500));
+        assert!(!overdue(Some(&seen(GoalState::Met, Some(1_400))), due, 1_500));
+        assert!(overdue(Some(&seen(GoalState::Met, Some(400))), due, 1_500));
+    }
 }

@@ -145,7 +145,8 @@ async fn lock_ready(tx: &mut Tx, ids: &Ids) -> Result<Ids> {
     let text = tx.engine().text(
         "/* attempts::lock_ready, sqlite */ SELECT id FROM findings \
           WHERE id IN (SELECT value FROM json_each($1)) AND state = 'ready'",
-        "/* attempts::lock_ready, postgres */ SELECT id FROM findings WHERE id = ANY($1) AND state = 'ready' \
+        // Not by an index of what is ready, of which there may be very much: by the ids.
+        "/* attempts::lock_ready, postgres */ SELECT id FROM findings WHERE id = ANY($1) AND state || '' = 'ready' \
           ORDER BY id FOR UPDATE",
     );
     let ready = within!(tx, c => sqlx::query_scalar(text).bind(ids).fetch_all(c).await);

@@ -6,8 +6,9 @@
 
 use super::Goal;
 use super::file::Brake;
+use super::header;
 use super::text::{did_you_mean, nearest};
-use super::value::Value;
+use super::value::{Unit, Value};
 use crate::model::goal::Mode;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -117,6 +118,15 @@ fn last_line(error: &cron::error::Error) -> String {
     error.to_string().lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
+/// A parameter's value as the file has it.
+fn written<'a>(text: &'a str, param: &str) -> Option<&'a str> {
+    let lines = header::read(text).ok()?.lines;
+    let values =
+        lines.into_iter().filter(|line| line.key == "param").filter_map(|line| line.value.split_once('='));
+    let mut named = values.filter(|(name, _)| name.trim() == param);
+    named.next().map(|(_, value)| value.trim())
+}
+
 fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
     known(goal, name)?;
     let new = Value::parse(value).map_err(|why| format!("{name}: {why}"))?;
@@ -125,6 +135,14 @@ fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
     if std::mem::discriminant(old) != std::mem::discriminant(&new) {
         let kind = old.kind();
         return Err(format!("\"{value}\" is not of the kind that param {param} has in the file: {kind}"));
+    }
+    let written = written(&goal.text, param);
+    if let (Some(is), Some(was)) = (Unit::of(value), written.and_then(Unit::of))
+        && is != was
+    {
+        let (is, was) = (is.words(), was.words());
+        let written = written.unwrap_or_default();
+        return Err(format!("\"{value}\" is {is}, and param {param} is {was} in the file: {written}"));
     }
     *old = new;
     Ok(())
@@ -185,6 +203,7 @@ mod tests {
             ("brake", "much", "a count, a share"),
             ("param.aeg", "1d", "no key \"param.aeg\"; did you mean \"param.age\"?"),
             ("param.age", "soon", "not of the kind"),
+            ("param.age", "5MiB", "is a size, and param age is a duration in the file: "),
             ("mod", "observe", "did you mean \"mode\"?"),
         ];
         for (name, value, said) in wrong {

@@ -77,6 +77,33 @@ impl Value {
     }
 }
 
+/// What the unit of a value says that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// `7d`.
+    Time,
+    /// `100MiB`.
+    Bytes,
+}
+
+impl Unit {
+    /// Of a value as it is written; none: it has no unit.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        let time = scaled(text, &DURATIONS).map(|_| Self::Time);
+        time.or_else(|| scaled(text, &SIZES).map(|_| Self::Bytes))
+    }
+
+    /// For people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Time => "a duration",
+            Self::Bytes => "a size",
+        }
+    }
+}
+
 /// A duration in milliseconds.
 #[must_use]
 pub fn duration(text: &str) -> Option<Millis> {

@@ -49,6 +49,12 @@ pub fn of_name(directory: &Path, name: &str) -> Option<PathBuf> {
 pub fn found(directory: &Path, goal: &str) -> anyhow::Result<PathBuf> {
     let is_path = goal.contains('/') || Path::new(goal).extension().is_some_and(|kind| kind == "sql");
     if is_path {
+        if !library::is_goal_file(Path::new(goal)) {
+            let message = format!(
+                "{goal} is no goal's file: those are called NAME.sql, and a fixture is tried with its goal"
+            );
+            return Err(Failure::usage(message).into());
+        }
         return if Path::new(goal).is_file() {
             Ok(goal.into())
         } else {
@@ -117,6 +123,15 @@ mod tests {
         assert!(failure.message.ends_with("; did you mean \"replicas-match\"?"), "{failure}");
         let hint = failure.hint.as_deref().unwrap();
         assert!(hint.starts_with("goals are: racks-differ, replicas-match; --data DIR"), "{hint}");
+    }
+
+    #[test]
+    fn a_fixture_in_the_place_of_a_goal_is_refused_and_not_passed_over() {
+        let goals = goals();
+        let fixture = goals.path().join("racks-differ.toml");
+        std::fs::write(&fixture, "").unwrap();
+        let error = found(goals.path(), fixture.to_str().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("is no goal's file"), "{error}");
     }
 
     #[test]

@@ -168,12 +168,13 @@ impl<'a> Text<'a> {
     /// A parameter that is a text without quotes, and is compared by size or counted with.
     fn text_param(&self, goal: &Goal, name: &str) -> Option<At> {
         let Some(Value::Text(text)) = goal.params.get(name) else { return None };
-        // In quotes it is meant to be one.
+        // In quotes it is meant to be one, but for what would be a number without them.
         let lines = header::read(&goal.text).map(|header| header.lines).unwrap_or_default();
         let params = lines.iter().filter(|line| line.key == "param");
         let mut values =
             params.filter_map(|line| line.value.split_once('=')).filter(|(one, _)| one.trim() == name);
-        if values.any(|(_, value)| value.trim().starts_with(['"', '\''])) {
+        let is_quoted = values.any(|(_, value)| value.trim().starts_with(['"', '\'']));
+        if is_quoted && matches!(Value::parse(text), Ok(Value::Text(_)) | Err(_)) {
             return None;
         }
         let is_any =
@@ -192,7 +193,9 @@ impl<'a> Text<'a> {
                 .is_some_and(|(_, token)| token.text(self.source).eq_ignore_ascii_case(&written))
         };
         let found = self.first(|index| is_it(index) && by_size(index))?;
-        let message = format!("{written} is the text \"{text}\", and is compared by size or counted with");
+        let quotes = if is_quoted { " (without the quotes it would be a number)" } else { "" };
+        let message =
+            format!("{written} is the text \"{text}\"{quotes}, and is compared by size or counted with");
         Some(At::new(found.start, message))
     }
 

@@ -47,6 +47,7 @@ fn each_rule_is_broken_by_its_example_and_by_it_alone() {
         ("text-param", "-- param: size = big\n".into(), end("AND bytes > :size")),
         ("text-param", "-- param: size=big\n".into(), end("AND bytes <= :size")),
         ("text-param", "-- param: size = big\n".into(), end("AND :size < bytes")),
+        ("text-param", "-- param: size = \"1GiB\"\n".into(), end("AND bytes > :size")),
         ("not-in-null", String::new(), end("AND id NOT IN (SELECT repository_id FROM findings)")),
         ("union-distinct", String::new(), format!("{GOOD} UNION {GOOD}")),
     ];
