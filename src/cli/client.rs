@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Longest that a body may take with its answer: a repository of many gigabytes.
+const STREAMING: Duration = Duration::from_hours(12);
 /// Longest wait for an answer: a goal's evaluation may take its timeout.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -103,7 +105,20 @@ impl Client {
         query: &[(&str, String)],
         bytes: Vec<u8>,
     ) -> anyhow::Result<T> {
-        let request = self.http.request(Method::POST, self.address(path)?).query(query);
+        self.stream(path, query, bytes.into()).await
+    }
+
+    /// The same with a body that comes bit by bit.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn stream<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+        bytes: reqwest::Body,
+    ) -> anyhow::Result<T> {
+        let request = self.http.request(Method::POST, self.address(path)?).query(query).timeout(STREAMING);
         let kind = (reqwest::header::CONTENT_TYPE, "application/octet-stream");
         self.send(request.header(kind.0, kind.1).body(bytes)).await
     }

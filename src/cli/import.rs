@@ -21,6 +21,7 @@ use crate::http::shapes::{
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::SignedReceipt;
 use crate::model::wire::{Identity, ImportRequest, RefusalCode};
+use crate::router::push::NOT_EMPTY;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;
@@ -35,7 +36,7 @@ pub struct Imported {
     pub source: String,
     /// The repository's name.
     pub name: String,
-    /// `imported`, `there` (already), `planned` (dry run), `refused`.
+    /// `imported`, `filled` (it was there, and empty), `there` (already), `planned` (dry run), `refused`.
     pub outcome: &'static str,
     /// Its number.
     pub id: Option<i64>,
@@ -125,8 +126,10 @@ impl Imports<'_> {
     async fn one(&self, path: &std::path::Path, name: &str) -> anyhow::Result<Imported> {
         let source = Source::open(&self.git, path).await?;
         let content = source.content().await?;
-        if let Some(there) = self.there(path, name, &content).await? {
-            return Ok(there);
+        match self.there(path, name, &content).await? {
+            There::No => {}
+            There::Same(there) => return Ok(there),
+            There::Other => return self.fill(path, name, &source, &content).await,
         }
         let ask = PlanImport {
             name: name.to_owned(),
@@ -176,25 +179,59 @@ impl Imports<'_> {
         Ok(())
     }
 
-    /// What is there already with the same content is passed over; with another one it is refused.
-    async fn there(
+    /// A repository that is there is filled where it is empty: by the vote of its copies, as a push would.
+    async fn fill(
         &self,
         path: &std::path::Path,
         name: &str,
+        source: &Source,
         content: &Content,
-    ) -> anyhow::Result<Option<Imported>> {
+    ) -> anyhow::Result<Imported> {
+        let base = Imported {
+            source: path.display().to_string(),
+            name: name.to_owned(),
+            outcome: "planned",
+            id: None,
+            copies: 0,
+            message: format!("{}, into the repository that is there, if it is empty", size(source.bytes())),
+        };
+        if self.ask.dry_run {
+            return Ok(base);
+        }
+        let progress = Progress::new(name, source.bytes());
+        let call = async |body| -> anyhow::Result<Changed> {
+            let length = content.text.len().to_string();
+            let query = [("object_format", content.format.to_string()), ("references", length)];
+            self.client.stream(&["repositories", name, "fill"], &query, body).await
+        };
+        if let Err(error) = stream::to_one(source, content, &progress, call).await {
+            let is_full = error.to_string().contains(NOT_EMPTY);
+            return Err(if is_full { other_content(name).into() } else { error });
+        }
+        progress.end();
+        let shown: RepositoryShown = self.client.get(&["repositories", name], &[]).await?;
+        Ok(Imported {
+            outcome: "filled",
+            id: Some(shown.id.0),
+            copies: shown.replicas.len(),
+            message: names(&shown),
+            ..base
+        })
+    }
+
+    /// What is there already with the same content is passed over.
+    async fn there(&self, path: &std::path::Path, name: &str, content: &Content) -> anyhow::Result<There> {
         let query = [("object_format", content.format.to_string())];
         let text = content.text.clone();
         let compared: Compared =
             self.client.ask_about(&["repositories", name, "compare"], &query, text).await?;
         if !compared.exists {
-            return Ok(None);
+            return Ok(There::No);
         }
         if !compared.same {
-            let message = format!("there is a repository {name:?} already, with other content");
-            return Err(Failure::new(Exit::Failed, message).into());
+            return Ok(There::Other);
         }
-        Ok(Some(Imported {
+        Ok(There::Same(Imported {
             source: path.display().to_string(),
             name: name.to_owned(),
             outcome: "there",
@@ -203,6 +240,19 @@ impl Imports<'_> {
             message: "already there, with the same content".to_owned(),
         }))
     }
+}
+
+/// What there is of a name already.
+enum There {
+    No,
+    /// With the same content.
+    Same(Imported),
+    /// With another one, or none.
+    Other,
+}
+
+fn other_content(name: &str) -> Failure {
+    Failure::new(Exit::Failed, format!("there is a repository {name:?} already, with other content"))
 }
 
 fn refused(path: &std::path::Path, name: &str, error: &anyhow::Error) -> Imported {
@@ -220,6 +270,10 @@ fn tell(one: &Imported) {
     let id = one.id.map_or(String::new(), |id| format!(" (repository {id})"));
     let line = match one.outcome {
         "imported" => format!("imported {}{id}: {} copies on {}", one.name, one.copies, one.message),
+        "filled" => {
+            format!("filled {}{id}, which was empty: {} copies on {}", one.name, one.copies, one.message)
+        }
+        "planned" if one.copies == 0 => format!("would import {}: {}", one.name, one.message),
         "planned" => format!("would import {}: {} copies, {}", one.name, one.copies, one.message),
         "there" => format!("passed over {}: {}", one.name, one.message),
         _ => {

@@ -73,7 +73,7 @@ pub async fn change(
     Ok(Json(ReferencesChanged { changes: ended.map_err(Problem::refused)? }))
 }
 
-async fn present(api: &Api, name: &str) -> Result<Repository, Problem> {
+pub(super) async fn present(api: &Api, name: &str) -> Result<Repository, Problem> {
     let one = find(api, name).await?;
     match one.removed_at {
         Some(_) => Err(Problem::refused(format!("repository {} is removed", one.id))),

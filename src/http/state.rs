@@ -9,9 +9,12 @@ use crate::model::Millis;
 use crate::model::checksum::ChecksumKey;
 use crate::model::fleet::Fileserver;
 use crate::model::id::RepositoryId;
+use crate::model::push::Listing;
 use crate::model::wire::push::{Command, RefName};
 use crate::queue::{Carrier, Post};
+use axum::body::Bytes;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +38,15 @@ pub type ChangeReferences =
 /// Points HEAD of a repository at a branch, by its full name.
 pub type SetHead = dyn Fn(RepositoryId, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
 
+/// Fills an empty repository with these references and a pack of everything that they lead to.
+pub type Fill = dyn Fn(
+        RepositoryId,
+        Listing,
+        BoxStream<'static, std::io::Result<Bytes>>,
+    ) -> BoxFuture<'static, Result<(), String>>
+    + Send
+    + Sync;
+
 /// What the API is handed because it may not do it itself.
 #[derive(Clone)]
 pub struct Hooks {
@@ -48,6 +60,8 @@ pub struct Hooks {
     pub change_references: Arc<ChangeReferences>,
     /// Points HEAD elsewhere, in the same way.
     pub set_head: Arc<SetHead>,
+    /// Fills a repository that is empty, in the same way.
+    pub fill: Arc<Fill>,
     /// The goals as they are loaded now.
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
 }

@@ -34,7 +34,7 @@ mod verdict;
 mod view;
 
 pub use advertise::advertise;
-pub use own::{change, set_head};
+pub use own::{NOT_EMPTY, change, fill, set_head};
 pub use pktline::ByteStream;
 pub use policy::judge::Judge;
 pub use receive::receive_pack;

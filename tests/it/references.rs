@@ -2,10 +2,11 @@
 
 use crate::push::equal;
 use crate::router::{clone_url, done, on_engines};
-use crate::support::source::{git, small};
+use crate::support::source::{git, references, small};
 use crate::support::up::Up;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 
 /// Status and body of an answer of the API.
 fn post(up: &Up, path: &str, body: &Value) -> (u16, Value) {
@@ -76,6 +77,49 @@ fn head_and_references_are_changed_by_the_vote_of_the_copies() {
             "{all}"
         );
         assert!(!all.contains("refs/heads/beside"), "{all}");
+        up.met(60);
+    });
+}
+
+#[test]
+fn an_empty_repository_that_is_there_is_filled_by_an_import_and_one_that_is_not_empty_is_left() {
+    on_engines("filling", |up| {
+        let source = small(&up.sources(), "thing", 12);
+        git(&source, &["branch", "start", "v0"]);
+        git(&source, &["symbolic-ref", "HEAD", "refs/heads/start"]);
+        let path = source.to_str().expect("text");
+        up.done(&["repo", "create", "thing"]);
+        let planned = up.done(&["repo", "import", path, "--dry-run"]);
+        assert!(planned.contains("if it is empty"), "{planned}");
+        let filled = up.done(&["repo", "import", path]);
+        assert!(filled.contains("filled thing (repository 1), which was empty: 3 copies"), "{filled}");
+        assert_eq!(equal(up, "thing", 3).expect("equal"), references(&source));
+        assert!(up.done(&["repo", "import", path]).contains("passed over thing"));
+
+        // What is pushed afterwards builds on it, and another content is not mixed in.
+        let url = clone_url(up, "thing");
+        done(&source, &["push", "-q", &url, "v3:refs/heads/more"]);
+        let refused = up.run(&["repo", "import", path]);
+        let words = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{words}");
+        assert!(words.contains("already, with other content"), "{words}");
+        assert!(equal(up, "thing", 3).expect("equal").contains("refs/heads/more"));
+
+        // Of a source that git cannot read to its end nothing comes.
+        let broken = small(&up.sources(), "broken", 3);
+        let packs = std::fs::read_dir(broken.join(".git/objects/pack")).expect("packs");
+        let pack = packs
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|end| end == "pack"));
+        let pack = pack.expect("a pack");
+        std::fs::set_permissions(&pack, std::fs::Permissions::from_mode(0o644)).expect("made writable");
+        let file = std::fs::OpenOptions::new().write(true).open(&pack).expect("opened");
+        file.set_len(file.metadata().expect("its size").len() / 2).expect("cut");
+        up.done(&["repo", "create", "broken"]);
+        let refused = up.run(&["repo", "import", broken.to_str().expect("text")]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(!equal(up, "broken", 3).expect("equal").contains("refs/tags/v0"));
         up.met(60);
     });
 }

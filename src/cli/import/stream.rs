@@ -85,6 +85,31 @@ pub async fn to_all<'a>(
     Ok(took)
 }
 
+/// Streams HEAD and references, and a pack of everything that they lead to, as one body.
+///
+/// # Errors
+/// When git cannot read the source; as the call.
+pub async fn to_one<T, F: Future<Output = anyhow::Result<T>>>(
+    source: &Source,
+    content: &Content,
+    progress: &Progress,
+    call: impl FnOnce(reqwest::Body) -> F,
+) -> anyhow::Result<T> {
+    progress.phase("copying");
+    let list = futures::stream::iter([Piece::Ok(Bytes::from(content.text.clone()))]);
+    if content.tips.is_empty() {
+        return call(reqwest::Body::wrap_stream(list)).await;
+    }
+    let (sender, receiver) = mpsc::channel::<Piece>(WAITING);
+    let mut senders = [("the controller", Some(sender))];
+    let fed = feed(source, content, &mut senders, progress);
+    let called = once_there(receiver, |pieces| call(reqwest::Body::wrap_stream(list.chain(pieces))));
+    match tokio::join!(fed, called) {
+        (Err(broken), _) => Err(broken),
+        (Ok(()), answer) => answer,
+    }
+}
+
 /// Makes a call once its body begins: git may count for minutes before its first byte, and an agent takes a client
 /// that is silent for so long to be gone.
 async fn once_there<F: Future>(

@@ -296,7 +296,7 @@ impl Base {
             chance: Arc::clone(&self.chance),
             tasks: shutdown.clone(),
         });
-        let heads = Arc::clone(&pushing);
+        let (heads, fillings) = (Arc::clone(&pushing), Arc::clone(&pushing));
         Ok(Api {
             db: self.db.clone(),
             source: self.source.clone(),
@@ -322,6 +322,10 @@ impl Base {
                 set_head: Arc::new(move |id, branch| {
                     let pushing = Arc::clone(&heads);
                     async move { push::set_head(&pushing, id, &branch).await }.boxed()
+                }),
+                fill: Arc::new(move |id, listing, pack| {
+                    let pushing = Arc::clone(&fillings);
+                    async move { push::fill(&pushing, id, listing, pack).await }.boxed()
                 }),
                 goals: Arc::new(move || goals.entries()),
             },

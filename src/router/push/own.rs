@@ -1,16 +1,17 @@
 //! The server's own changes: HEAD, and references without a client's push, on the same path and by the same vote.
 //!
-//! No pack comes: what a reference is to lead to must be there. They may change what no client may: HEAD and symbolic
-//! references, and those that `push.protected` keeps from clients.
+//! No pack comes but for a repository that is filled: what a reference is to lead to must be there. They may change what
+//! no client may: HEAD and symbolic references, and those that `push.protected` keeps from clients.
 
-use super::Pushing;
 use super::commands::{Asked, Wishes};
+use super::fan::{Lane, PourError, pour};
 use super::ready::Intake;
 use super::receive::{Task, in_the_way};
 use super::view::View;
+use super::{ByteStream, Pushing};
 use crate::model::checksum::Target;
 use crate::model::id::RepositoryId;
-use crate::model::push::quorum;
+use crate::model::push::{Listing, quorum};
 use crate::model::wire::push::{Command, RefName};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Each reference, in the order asked for, and why it was not changed.
 pub type Ended = Vec<(RefName, Option<String>)>;
+
+/// Why a repository is not filled.
+pub const NOT_EMPTY: &str = "it is not empty";
 
 /// Tries against pushes that change HEAD's branch in between.
 const TRIES: usize = 3;
@@ -35,7 +39,40 @@ pub async fn change(
     atomic: bool,
 ) -> Result<Ended, String> {
     let view = read(pushing, id).await?;
-    run(pushing, &view, commands, atomic).await
+    run(pushing, &view, commands, atomic, None).await
+}
+
+/// Fills a repository that has no reference: all of them at once, and HEAD, with a pack of everything that they lead to.
+///
+/// # Errors
+/// In words for people: nothing is changed.
+pub async fn fill(
+    pushing: &Arc<Pushing>,
+    id: RepositoryId,
+    filling: Listing,
+    pack: ByteStream,
+) -> Result<(), String> {
+    let view = read(pushing, id).await?;
+    let Some(shown) = view.references(pushing).await else {
+        return Err("no copy shows the references that it ought to have: try again".to_owned());
+    };
+    if !shown.listing.references.is_empty() {
+        return Err(NOT_EMPTY.to_owned());
+    }
+    let create = |(name, new)| Command { name, old: None, new: Some(new) };
+    let mut commands: Vec<Command> = filling.references.into_iter().map(create).collect();
+    if shown.listing.head != filling.head {
+        let name = RefName(crate::model::push::HEAD.to_vec());
+        commands.push(Command { name, old: Some(shown.listing.head), new: Some(filling.head) });
+    }
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let ended = run(pushing, &view, commands, true, Some(pack)).await?;
+    match ended.into_iter().find_map(|(name, refused)| Some((name, refused?))) {
+        Some((name, why)) => Err(format!("{name}: {why}")),
+        None => Ok(()),
+    }
 }
 
 /// Points HEAD at a branch, there or not yet.
@@ -53,7 +90,7 @@ pub async fn set_head(pushing: &Arc<Pushing>, id: RepositoryId, branch: &str) ->
         };
         let name = RefName(crate::model::push::HEAD.to_vec());
         let command = Command { name, old: Some(shown.listing.head), new: Some(new.clone()) };
-        match run(pushing, &view, vec![command], true).await?.pop() {
+        match run(pushing, &view, vec![command], true, None).await?.pop() {
             Some((_, Some(refused))) => why = refused,
             Some((_, None)) | None => return Ok(()),
         }
@@ -77,6 +114,7 @@ async fn run(
     view: &View,
     commands: Vec<Command>,
     atomic: bool,
+    pack: Option<ByteStream>,
 ) -> Result<Ended, String> {
     let begun = Instant::now();
     if let Some(why) = in_the_way(pushing, view).await {
@@ -90,8 +128,13 @@ async fn run(
         intake.leave(pushing);
         return Err(format!("{have} copies can be changed now, too few to agree: try again"));
     }
-    // Closed: nothing comes.
-    drop(lanes);
+    let bytes = match send(pushing, lanes, pack).await {
+        Ok(bytes) => bytes,
+        Err(why) => {
+            intake.leave(pushing);
+            return Err(why);
+        }
+    };
     let task = Task {
         pushing: Arc::clone(pushing),
         id: view.repository.id,
@@ -99,7 +142,7 @@ async fn run(
         barred: BTreeMap::new(),
         judged: None,
         intake,
-        bytes: 0,
+        bytes,
         begun,
     };
     let (tell, told) = oneshot::channel();
@@ -111,5 +154,16 @@ async fn run(
         // Nobody knows yet how it ended.
         Some(words) => Err(words),
         None => Ok(told.report.references),
+    }
+}
+
+/// Sends a pack to all copies that take it; none: nothing comes, and the lanes are closed.
+async fn send(pushing: &Pushing, lanes: Vec<Lane>, pack: Option<ByteStream>) -> Result<u64, String> {
+    let Some(pack) = pack else { return Ok(0) };
+    match pour(pack, lanes, pushing.settings.stall, pushing.settings.largest).await {
+        Ok(bytes) => Ok(bytes),
+        // Why nobody takes it, their answers say.
+        Err(PourError::Nobody) => Ok(0),
+        Err(error) => Err(error.to_string()),
     }
 }
