@@ -12,7 +12,6 @@ pub mod codes;
 pub mod compare;
 pub mod drains;
 pub mod fileservers;
-pub mod filling;
 pub mod goals;
 pub mod health;
 pub mod imports;
@@ -21,6 +20,7 @@ pub mod listen;
 mod names;
 pub mod part;
 pub mod parts;
+pub mod populating;
 pub mod problem;
 pub mod references;
 pub mod removals;
@@ -89,7 +89,7 @@ pub fn router(api: Api) -> Router {
         .route("/repositories/{name}/name", put(removals::rename))
         .route("/repositories/{name}/head", put(references::set_head))
         .route("/repositories/{name}/references", post(references::change))
-        .route("/repositories/{name}/fill", post(filling::fill).layer(DefaultBodyLimit::disable()))
+        .route("/repositories/{name}/populate", post(populating::populate).layer(DefaultBodyLimit::disable()))
         .route("/repositories/{name}/remove", post(removals::remove))
         .route("/repositories/{name}/adopt", post(adoptions::adopt))
         .route("/repositories/{name}/undelete", post(removals::undelete))

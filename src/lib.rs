@@ -2,6 +2,7 @@
 //!
 //! The modules stand in the order in which data flows, so this list explains the program.
 
+pub mod body;
 pub mod clock;
 pub mod config;
 pub mod shutdown;

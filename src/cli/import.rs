@@ -21,7 +21,6 @@ use crate::http::shapes::{
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::SignedReceipt;
 use crate::model::wire::{Identity, ImportRequest, RefusalCode};
-use crate::router::push::NOT_EMPTY;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;
@@ -36,7 +35,7 @@ pub struct Imported {
     pub source: String,
     /// The repository's name.
     pub name: String,
-    /// `imported`, `filled` (it was there, and empty), `there` (already), `planned` (dry run), `refused`.
+    /// `imported`, `populated` (it was there, and empty), `there` (already), `planned` (dry run), `refused`.
     pub outcome: &'static str,
     /// Its number.
     pub id: Option<i64>,
@@ -129,7 +128,7 @@ impl Imports<'_> {
         match self.there(path, name, &content).await? {
             There::No => {}
             There::Same(there) => return Ok(there),
-            There::Other => return self.fill(path, name, &source, &content).await,
+            There::Empty => return self.populate(path, name, &source, &content).await,
         }
         let ask = PlanImport {
             name: name.to_owned(),
@@ -179,8 +178,8 @@ impl Imports<'_> {
         Ok(())
     }
 
-    /// A repository that is there is filled where it is empty: by the vote of its copies, as a push would.
-    async fn fill(
+    /// A repository that is there and empty is populated: by the vote of its copies, as by a push.
+    async fn populate(
         &self,
         path: &std::path::Path,
         name: &str,
@@ -193,7 +192,7 @@ impl Imports<'_> {
             outcome: "planned",
             id: None,
             copies: 0,
-            message: format!("{}, into the repository that is there, if it is empty", size(source.bytes())),
+            message: format!("{}, into the repository that is there, which is empty", size(source.bytes())),
         };
         if self.ask.dry_run {
             return Ok(base);
@@ -202,16 +201,13 @@ impl Imports<'_> {
         let call = async |body| -> anyhow::Result<Changed> {
             let length = content.text.len().to_string();
             let query = [("object_format", content.format.to_string()), ("references", length)];
-            self.client.stream(&["repositories", name, "fill"], &query, body).await
+            self.client.stream(&["repositories", name, "populate"], &query, body).await
         };
-        if let Err(error) = stream::to_one(source, content, &progress, call).await {
-            let is_full = error.to_string().contains(NOT_EMPTY);
-            return Err(if is_full { other_content(name).into() } else { error });
-        }
+        stream::to_one(source, content, &progress, call).await?;
         progress.end();
         let shown: RepositoryShown = self.client.get(&["repositories", name], &[]).await?;
         Ok(Imported {
-            outcome: "filled",
+            outcome: "populated",
             id: Some(shown.id.0),
             copies: shown.replicas.len(),
             message: names(&shown),
@@ -229,7 +225,13 @@ impl Imports<'_> {
             return Ok(There::No);
         }
         if !compared.same {
-            return Ok(There::Other);
+            return match compared.object_format {
+                Some(here) if compared.is_empty && here != content.format => {
+                    Err(other_format(name, here, content.format).into())
+                }
+                _ if compared.is_empty => Ok(There::Empty),
+                _ => Err(other_content(name).into()),
+            };
         }
         Ok(There::Same(Imported {
             source: path.display().to_string(),
@@ -247,12 +249,19 @@ enum There {
     No,
     /// With the same content.
     Same(Imported),
-    /// With another one, or none.
-    Other,
+    /// With none yet.
+    Empty,
 }
 
 fn other_content(name: &str) -> Failure {
     Failure::new(Exit::Failed, format!("there is a repository {name:?} already, with other content"))
+}
+
+fn other_format(name: &str, here: ObjectFormat, there: ObjectFormat) -> Failure {
+    let words = format!(
+        "there is a repository {name:?} already, whose objects are named by {here}, and not by {there}"
+    );
+    Failure::new(Exit::Failed, words)
 }
 
 fn refused(path: &std::path::Path, name: &str, error: &anyhow::Error) -> Imported {
@@ -270,8 +279,8 @@ fn tell(one: &Imported) {
     let id = one.id.map_or(String::new(), |id| format!(" (repository {id})"));
     let line = match one.outcome {
         "imported" => format!("imported {}{id}: {} copies on {}", one.name, one.copies, one.message),
-        "filled" => {
-            format!("filled {}{id}, which was empty: {} copies on {}", one.name, one.copies, one.message)
+        "populated" => {
+            format!("populated {}{id}, which was empty: {} copies on {}", one.name, one.copies, one.message)
         }
         "planned" if one.copies == 0 => format!("would import {}: {}", one.name, one.message),
         "planned" => format!("would import {}: {} copies, {}", one.name, one.copies, one.message),

@@ -3,6 +3,7 @@
 
 pub mod child;
 pub mod directory;
+pub mod door;
 pub mod fleet;
 pub mod waits;
 
@@ -11,24 +12,23 @@ use super::client::UpFile;
 use super::failure::Exit;
 use super::program::files::{self, Directories};
 use super::program::join::{Base, Controlling};
-use super::program::{ENDS_WITHIN, notify, route, stopped};
+use super::program::{ENDS_WITHIN, notify, stopped};
 use super::{migrate, output, settings};
 use crate::config::{Config, Layers};
 use crate::database::{Database, fileservers};
 use crate::goal::library::write_shipped;
 use crate::http;
 use crate::repair;
-use crate::router::authorize::Access;
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
 use anyhow::Context as _;
 use child::Children;
 use directory::DataDirectory;
+use door::{FrontDoor, anybody};
 use fleet::Members;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 use waits::{Waits, absent, missing, writes};
 
@@ -46,58 +46,28 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// # Errors
 /// When it cannot start.
 pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
-    let (layers, mut config) = settings::with_flags(
-        global,
-        &[
-            ("--database-url", "database.url", ask.database_url.clone()),
-            ("--listen", "http.listen", ask.listen.map(|address| address.to_string())),
-            ("--schedule", "goals.schedule", ask.schedule.clone()),
-            ("--grace", "fleet.grace", ask.grace.clone()),
-            ("--capacity", "agent.capacity", ask.capacity.clone()),
-            ("--router-listen", "router.listen", ask.router_listen.map(|address| address.to_string())),
-        ],
-    )?;
-    if layers.is_default("worker.shutdown_grace") {
-        config.worker.shutdown_grace = GRACE;
-    }
+    let (layers, mut config) = asked_for(global, &ask)?;
     let ends_within = ENDS_WITHIN.max(config.worker.shutdown_grace + Duration::from_secs(4));
     // First what may be refused, then what changes something.
     let listener = http::bind(config.http.listen, &layers.given("http.listen", Some("--listen"))).await?;
     let address = listener.local_addr()?;
-    let router_given = layers.given("router.listen", Some("--router-listen"));
-    let routing = if layers.is_default("router.listen") {
-        None
-    } else {
-        Some(http::bind_anywhere(config.router.listen, &router_given).await?)
-    };
-    let router_port = routing.as_ref().map(TcpListener::local_addr).transpose()?.map(|at| at.port());
+    let routing = FrontDoor::configured(&layers, &config).await?;
     let mut waits = Waits::begin();
     let data = DataDirectory::take(&global.data)?;
     let (db, identity) = waits.during("the database to be opened", database(&config, &data)).await?;
     let directories = directories(&layers, &config, &data)?;
-    let prepared = fleet::prepare(&db, &identity, &data, ask.fileservers, router_port);
+    let prepared = fleet::prepare(&db, &identity, &data, ask.fileservers, routing.port()?);
     let members = waits.during("the database to take the fleet's parts", prepared).await?;
     let capacity = match config.agent.capacity {
         Some(configured) => configured,
         None => share_of_disk(data.path(), members.agents.len())?,
     };
-    let own = SocketAddr::from(([127, 0, 0, 1], members.router_port));
-    let routing = match routing {
-        Some(taken) => taken,
-        None => http::bind_anywhere(own, &router_given).await?,
-    };
+    let routing = routing.open(members.router_port).await?;
     let cloned_from = format!("http://{}", routing.local_addr()?);
     if config.router.url.is_empty() {
         config.router.url.clone_from(&cloned_from);
     }
-    // Whoever reaches this machine's own loopback is at home, unless somebody says otherwise.
-    let unset = |key: &str| layers.is_default(key);
-    let at_home = routing.local_addr()?.ip().is_loopback();
-    let anybody = if at_home && unset("router.anonymous_reads") && unset("router.anonymous_writes") {
-        Some(Access::Write)
-    } else {
-        route::anonymous(&config.router)
-    };
+    let anybody = anybody(&layers, &config, routing.local_addr()?);
     let shutdown = Shutdown::new();
     let goals = std::path::absolute(&directories.goals)?;
     let base = Base::new(global, config, db.clone(), identity, directories);
@@ -132,6 +102,25 @@ pub async fn run(global: &Global, ask: Up) -> anyhow::Result<Exit> {
         eprintln!("some work had not ended and is taken up at the next start");
     }
     Ok(Exit::Done)
+}
+
+/// The configuration, with what the command line says over it.
+fn asked_for(global: &Global, ask: &Up) -> anyhow::Result<(Layers, Config)> {
+    let (layers, mut config) = settings::with_flags(
+        global,
+        &[
+            ("--database-url", "database.url", ask.database_url.clone()),
+            ("--listen", "http.listen", ask.listen.map(|address| address.to_string())),
+            ("--schedule", "goals.schedule", ask.schedule.clone()),
+            ("--grace", "fleet.grace", ask.grace.clone()),
+            ("--capacity", "agent.capacity", ask.capacity.clone()),
+            ("--router-listen", "router.listen", ask.router_listen.map(|address| address.to_string())),
+        ],
+    )?;
+    if layers.is_default("worker.shutdown_grace") {
+        config.worker.shutdown_grace = GRACE;
+    }
+    Ok((layers, config))
 }
 
 /// Goals and repairs: as configured, else kept in the data directory, where people edit them. Shipped

@@ -106,6 +106,7 @@ impl File {
             }
         });
     }
+
     /// Changes a row and changes it back: SQLite does not write what it finds to be as it was.
     async fn try_write(&self) -> std::result::Result<(), sqlx::Error> {
         let mut transaction = self.write.begin_with("BEGIN IMMEDIATE").await?;

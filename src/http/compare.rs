@@ -35,10 +35,12 @@ pub async fn compare(
     // next call goes out on it.
     let checksum = sum(&api.checksum_key, asked.object_format, body).await?;
     let Some(one) = repositories::by_name(&api.db, &name).await? else {
-        return Ok(Json(Compared { exists: false, same: false }));
+        return Ok(Json(Compared::default()));
     };
+    let object_format = Some(one.object_format);
     let same = one.object_format == asked.object_format && one.checksum == Some(checksum);
-    Ok(Json(Compared { exists: true, same }))
+    let is_empty = !same && (api.hooks.is_vacant)(one.id).await.map_err(Problem::refused)?;
+    Ok(Json(Compared { exists: true, same, is_empty, object_format }))
 }
 
 async fn sum(key: &ChecksumKey, format: ObjectFormat, body: Body) -> Result<Checksum, Problem> {

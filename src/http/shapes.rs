@@ -414,10 +414,16 @@ pub struct GoalRun {
 }
 
 /// Whether a repository holds the references that were sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
     /// Whether there is a repository of this name.
     pub exists: bool,
     /// Whether it holds just these.
     pub same: bool,
+    /// Whether it holds others, namely none: then it may be populated.
+    #[serde(default)]
+    pub is_empty: bool,
+    /// The hash that its objects are named by.
+    #[serde(default)]
+    pub object_format: Option<ObjectFormat>,
 }

@@ -38,8 +38,11 @@ pub type ChangeReferences =
 /// Points HEAD of a repository at a branch, by its full name.
 pub type SetHead = dyn Fn(RepositoryId, String) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
 
-/// Fills an empty repository with these references and a pack of everything that they lead to.
-pub type Fill = dyn Fn(
+/// Whether a repository has no reference.
+pub type IsVacant = dyn Fn(RepositoryId) -> BoxFuture<'static, Result<bool, String>> + Send + Sync;
+
+/// Populates an empty repository with these references and a pack of everything that they lead to.
+pub type Populate = dyn Fn(
         RepositoryId,
         Listing,
         BoxStream<'static, std::io::Result<Bytes>>,
@@ -60,8 +63,10 @@ pub struct Hooks {
     pub change_references: Arc<ChangeReferences>,
     /// Points HEAD elsewhere, in the same way.
     pub set_head: Arc<SetHead>,
-    /// Fills a repository that is empty, in the same way.
-    pub fill: Arc<Fill>,
+    /// Whether a repository may be populated.
+    pub is_vacant: Arc<IsVacant>,
+    /// Populates a repository that is empty, by the vote of its copies.
+    pub populate: Arc<Populate>,
     /// The goals as they are loaded now.
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
 }

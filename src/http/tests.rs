@@ -50,7 +50,8 @@ fn fixture_on(scratch: Scratch) -> Fixture {
                 Box::pin(async move { Ok(commands.into_iter().map(|one| (one.name, None)).collect()) })
             }),
             set_head: Arc::new(|_, _| Box::pin(async { Ok(()) })),
-            fill: Arc::new(|_, _, _| Box::pin(async { Ok(()) })),
+            is_vacant: Arc::new(|_| Box::pin(async { Ok(false) })),
+            populate: Arc::new(|_, _, _| Box::pin(async { Ok(()) })),
             sign_import: Arc::new(|id, to, _| format!("grant of {id} for {}", to.name)),
             evaluate: Arc::new(move |names: &[String]| heard.lock().unwrap().extend_from_slice(names)),
             path_of: Arc::new(|server, id| {

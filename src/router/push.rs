@@ -6,6 +6,7 @@
 //! along; after that it is brought to its end whoever listens. What is not known to have ended well is
 //! never reported as `ok`. Who may push is judged by whoever calls this.
 
+use crate::body::ByteStream;
 use crate::config::PushConfig;
 use crate::database::Database;
 use crate::fleet::Agents;
@@ -34,8 +35,7 @@ mod verdict;
 mod view;
 
 pub use advertise::advertise;
-pub use own::{NOT_EMPTY, change, fill, set_head};
-pub use pktline::ByteStream;
+pub use own::{change, populate, set_head, vacant};
 pub use policy::judge::Judge;
 pub use receive::receive_pack;
 

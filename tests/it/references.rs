@@ -10,17 +10,21 @@ use std::os::unix::fs::PermissionsExt as _;
 
 /// Status and body of an answer of the API.
 fn post(up: &Up, path: &str, body: &Value) -> (u16, Value) {
+    send(up, path, "application/json", body.to_string().as_bytes())
+}
+
+/// The same, once all of the body is sent.
+fn send(up: &Up, path: &str, kind: &str, body: &[u8]) -> (u16, Value) {
     let file = std::fs::read_to_string(up.data().join("up.json")).expect("it runs");
     let running: Value = serde_json::from_str(&file).expect("JSON");
     let address = running["url"].as_str().expect("an address").trim_start_matches("http://").to_owned();
     let mut stream = std::net::TcpStream::connect(&address).expect("it listens");
-    let body = body.to_string();
     let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("sent");
-    stream.write_all(body.as_bytes()).expect("sent");
+    stream.write_all(body).expect("sent");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
@@ -82,17 +86,20 @@ fn head_and_references_are_changed_by_the_vote_of_the_copies() {
 }
 
 #[test]
-fn an_empty_repository_that_is_there_is_filled_by_an_import_and_one_that_is_not_empty_is_left() {
-    on_engines("filling", |up| {
+fn an_empty_repository_that_is_there_is_populated_by_an_import_and_one_that_is_not_empty_is_left() {
+    on_engines("populating", |up| {
         let source = small(&up.sources(), "thing", 12);
         git(&source, &["branch", "start", "v0"]);
         git(&source, &["symbolic-ref", "HEAD", "refs/heads/start"]);
         let path = source.to_str().expect("text");
         up.done(&["repo", "create", "thing"]);
         let planned = up.done(&["repo", "import", path, "--dry-run"]);
-        assert!(planned.contains("if it is empty"), "{planned}");
-        let filled = up.done(&["repo", "import", path]);
-        assert!(filled.contains("filled thing (repository 1), which was empty: 3 copies"), "{filled}");
+        assert!(planned.contains("into the repository that is there, which is empty"), "{planned}");
+        let populated = up.done(&["repo", "import", path]);
+        assert!(
+            populated.contains("populated thing (repository 1), which was empty: 3 copies"),
+            "{populated}"
+        );
         assert_eq!(equal(up, "thing", 3).expect("equal"), references(&source));
         assert!(up.done(&["repo", "import", path]).contains("passed over thing"));
 
@@ -104,6 +111,44 @@ fn an_empty_repository_that_is_there_is_filled_by_an_import_and_one_that_is_not_
         assert_eq!(refused.status.code(), Some(1), "{words}");
         assert!(words.contains("already, with other content"), "{words}");
         assert!(equal(up, "thing", 3).expect("equal").contains("refs/heads/more"));
+
+        // One that names objects otherwise is refused in words, before anything of its pack is sent, and by whoever
+        // sends it nevertheless the words are read as well, however much it sends.
+        let other = up.sources().join("other");
+        done(&up.sources(), &["init", "-q", "--object-format=sha256", "other"]);
+        done(
+            &other,
+            &[
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a@example.org",
+                "commit",
+                "-q",
+                "--allow-empty",
+                "-m",
+                "one",
+            ],
+        );
+        up.done(&["repo", "create", "other"]);
+        let refused = up.run(&["repo", "import", other.to_str().expect("text")]);
+        let words = String::from_utf8_lossy(&refused.stderr);
+        assert!(words.contains("named by sha1, and not by sha256"), "{words}");
+        let list = b"HEAD ref:refs/heads/main\n";
+        let body = [&list[..], &vec![0; 64 << 20]].concat();
+        for (name, format, why) in [
+            ("thing", "sha1", "it is not empty"),
+            ("other", "sha256", "other names objects by sha1, these are named by sha256"),
+            ("nobody", "sha1", "nobody"),
+        ] {
+            let path = format!(
+                "/api/v1/repositories/{name}/populate?object_format={format}&references={}",
+                list.len()
+            );
+            let (status, answer) = send(up, &path, "application/octet-stream", &body);
+            assert!((400..500).contains(&status), "{status} {answer}");
+            assert!(answer.to_string().contains(why), "{answer}");
+        }
 
         // Of a source that git cannot read to its end nothing comes.
         let broken = small(&up.sources(), "broken", 3);

@@ -1,10 +1,11 @@
 //! Pushes: objects first, then a prepared change, a vote, a verdict; and settling one whose router is gone.
 
-use super::work::{same, source, unless_stalled};
+use super::work::{STALLED, same, source};
 use super::{Agent, Answer, LARGEST_BODY, LARGEST_PUSH, body, repository, turn};
 use crate::agent::admission::Admitted;
 use crate::agent::epochs::Purpose;
 use crate::agent::{content, long, push};
+use crate::body::unless_silent;
 use crate::model::grant::Action;
 use crate::model::id::RepositoryId;
 use crate::model::wire::push::{
@@ -16,8 +17,6 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use futures::TryStreamExt as _;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -51,7 +50,7 @@ pub(super) async fn pack(
     let cancel = agent.tasks.token().child_token();
     let receiving = agent.pushes.receive(id, &ingest, &cancel)?;
     let turn = receiving.turn().await?;
-    let blocks = unless_stalled(pack.into_data_stream().map_err(io::Error::other));
+    let blocks = unless_silent(pack.into_data_stream(), STALLED);
     let store = Arc::clone(&agent.store);
     Ok(long::lines(&agent.tasks, cancel, move |work| async move {
         let _turn = turn;

@@ -9,6 +9,7 @@ use crate::agent::inventory::Fingerprint;
 use crate::agent::inventory::Marked;
 use crate::agent::long;
 use crate::agent::store::Source;
+use crate::body::unless_silent;
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::{Action, Grant};
 use crate::model::id::RepositoryId;
@@ -17,11 +18,10 @@ use crate::model::wire::{
     ResyncRequest,
 };
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
-use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
 use std::io;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use tokio_util::io::StreamReader;
 
 /// A client that sends nothing of its pack for this long is gone: longer than it waits for the slowest of the copies,
 /// or one that hangs would take the others along.
-const STALLED: Duration = Duration::from_mins(2);
+pub(super) const STALLED: Duration = Duration::from_mins(2);
 
 pub(super) async fn verify(
     State(agent): State<Arc<Agent>>,
@@ -114,8 +114,7 @@ pub(super) async fn import_pack(
     let admitted = agent.admit(&headers, Action::Import, Some(id))?;
     let format: Format = query(&uri)?;
     let held = hold(&agent, id, &admitted.grant).await?;
-    let blocks = pack.into_data_stream().map_err(io::Error::other);
-    let blocks = unless_stalled(blocks);
+    let blocks = unless_silent(pack.into_data_stream(), STALLED);
     let store = Arc::clone(&agent.store);
     let answer = long::owned(&agent.tasks, held.1.cancel.clone(), move |work| async move {
         let _held = held;
@@ -215,20 +214,4 @@ pub(super) fn same(path: RepositoryId, body: RepositoryId) -> Result<(), Refusal
         return Ok(());
     }
     Err(Refusal::new(RefusalCode::BadRequest, format!("the path names {path}, the body {body}")))
-}
-
-/// Blocks of a body; one that stalls ends with an error.
-pub(super) fn unless_stalled(
-    blocks: impl futures::Stream<Item = io::Result<Bytes>> + Send + 'static,
-) -> futures::stream::BoxStream<'static, io::Result<Bytes>> {
-    futures::stream::unfold(Some(blocks.boxed()), |blocks| async move {
-        let mut blocks = blocks?;
-        match tokio::time::timeout(STALLED, blocks.next()).await {
-            Ok(block) => block.map(|block| (block, Some(blocks))),
-            Err(_) => Some((Err(io::Error::new(io::ErrorKind::TimedOut, "the client stalled")), None)),
-        }
-    })
-    // Whoever reads the rest of it may find that there is none.
-    .fuse()
-    .boxed()
 }

@@ -296,7 +296,7 @@ impl Base {
             chance: Arc::clone(&self.chance),
             tasks: shutdown.clone(),
         });
-        let (heads, fillings) = (Arc::clone(&pushing), Arc::clone(&pushing));
+        let (heads, populating, looking) = (Arc::clone(&pushing), Arc::clone(&pushing), Arc::clone(&pushing));
         Ok(Api {
             db: self.db.clone(),
             source: self.source.clone(),
@@ -323,9 +323,13 @@ impl Base {
                     let pushing = Arc::clone(&heads);
                     async move { push::set_head(&pushing, id, &branch).await }.boxed()
                 }),
-                fill: Arc::new(move |id, listing, pack| {
-                    let pushing = Arc::clone(&fillings);
-                    async move { push::fill(&pushing, id, listing, pack).await }.boxed()
+                is_vacant: Arc::new(move |id| {
+                    let pushing = Arc::clone(&looking);
+                    async move { push::vacant(&pushing, id).await }.boxed()
+                }),
+                populate: Arc::new(move |id, listing, pack| {
+                    let pushing = Arc::clone(&populating);
+                    async move { push::populate(&pushing, id, listing, pack).await }.boxed()
                 }),
                 goals: Arc::new(move || goals.entries()),
             },

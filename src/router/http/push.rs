@@ -1,7 +1,8 @@
 //! Pushes at the front: the body as git packed it, and the answer as the room of pushes gives it.
 
 use super::answers;
-use crate::router::push::{self, Answer, ByteStream, Pushed, Pushing};
+use crate::body::{ByteStream, unless_silent};
+use crate::router::push::{self, Answer, Pushed, Pushing};
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
@@ -30,9 +31,11 @@ pub(super) async fn receive(
     if said(header::CONTENT_TYPE) != Some("application/x-git-receive-pack-request") {
         return answers::bad_request("this is not a request of git's");
     }
+    // A client that is silent for so long is gone: it would hold its copies' turns, and its place.
+    let plain = unless_silent(body.into_data_stream(), gone_after);
     let plain = match said(header::CONTENT_ENCODING) {
-        None | Some("identity") => plain(body, gone_after),
-        Some("gzip" | "x-gzip") => inflated(plain(body, gone_after)),
+        None | Some("identity") => plain,
+        Some("gzip" | "x-gzip") => inflated(plain),
         Some(_) => return answers::unsupported("bodies may be packed with gzip only"),
     };
     response(push::receive_pack(pushing, &pushed, plain).await, permit)
@@ -56,23 +59,6 @@ pub(super) fn response(answer: Answer, permit: OwnedSemaphorePermit) -> Response
         response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
     }
     response
-}
-
-/// The body's blocks. A client that sends nothing for so long is gone: it would hold its copies' turns, and its place.
-fn plain(body: Body, gone_after: Duration) -> ByteStream {
-    stream::unfold(Some(body.into_data_stream()), move |open| async move {
-        let mut blocks = open?;
-        match tokio::time::timeout(gone_after, blocks.next()).await {
-            Ok(None) => None,
-            Ok(Some(Ok(block))) => Some((Ok(block), Some(blocks))),
-            Ok(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
-            Err(_) => {
-                let why = format!("the client sent nothing for {} s", gone_after.as_secs());
-                Some((Err(io::Error::new(io::ErrorKind::TimedOut, why)), None))
-            }
-        }
-    })
-    .boxed()
 }
 
 /// The body unpacked, piece by piece: never more in memory than a piece becomes.
@@ -122,15 +108,6 @@ mod tests {
             all.extend_from_slice(&some?);
         }
         Ok(all)
-    }
-
-    #[tokio::test]
-    async fn a_client_that_sends_nothing_more_is_gone_after_a_while() {
-        let sent = stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"0000"))]).chain(stream::pending());
-        let mut blocks = plain(Body::from_stream(sent), Duration::from_millis(50));
-        assert_eq!(blocks.next().await.unwrap().unwrap(), "0000");
-        assert_eq!(blocks.next().await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert!(blocks.next().await.is_none());
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //! All go at the pace of the slowest one that still moves; one that takes nothing for too long is dropped, and its call
 //! hangs up, so that its agent never takes a part for the whole. Little is held: a few pieces for each copy.
 
-use super::pktline::ByteStream;
+use crate::body::{ByteStream, drain};
 use crate::model::id::FileserverId;
 use bytes::Bytes;
 use futures::future::join_all;
@@ -17,10 +17,6 @@ use tokio_util::sync::CancellationToken;
 const PIECE: usize = 64 * 1024;
 /// Pieces that wait for one copy.
 const WAITING: usize = 8;
-
-/// What a client that is refused is heard out for.
-const DRAIN: u64 = 256 << 20;
-const DRAIN_FOR: Duration = Duration::from_secs(30);
 
 /// The way to one copy.
 pub(super) struct Lane {
@@ -98,20 +94,6 @@ pub(super) async fn pour(
         }
     }
     Ok(bytes)
-}
-
-/// Reads a stream to its end for nobody: a client that is not heard out may not read why. Bounded by bytes and time.
-pub(super) async fn drain(mut body: ByteStream) {
-    let mut left = DRAIN;
-    let read = async {
-        while let Some(Ok(chunk)) = body.next().await {
-            left = left.saturating_sub(chunk.len() as u64);
-            if left == 0 {
-                break;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN_FOR, read).await;
 }
 
 impl Lane {

@@ -1,14 +1,15 @@
 //! The server's own changes: HEAD, and references without a client's push, on the same path and by the same vote.
 //!
-//! No pack comes but for a repository that is filled: what a reference is to lead to must be there. They may change what
+//! No pack comes but for a repository that is populated: what a reference is to lead to must be there. They may change what
 //! no client may: HEAD and symbolic references, and those that `push.protected` keeps from clients.
 
+use super::Pushing;
 use super::commands::{Asked, Wishes};
 use super::fan::{Lane, PourError, pour};
 use super::ready::Intake;
 use super::receive::{Task, in_the_way};
 use super::view::View;
-use super::{ByteStream, Pushing};
+use crate::body::{ByteStream, drain};
 use crate::model::checksum::Target;
 use crate::model::id::RepositoryId;
 use crate::model::push::{Listing, quorum};
@@ -21,9 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Each reference, in the order asked for, and why it was not changed.
 pub type Ended = Vec<(RefName, Option<String>)>;
-
-/// Why a repository is not filled.
-pub const NOT_EMPTY: &str = "it is not empty";
 
 /// Tries against pushes that change HEAD's branch in between.
 const TRIES: usize = 3;
@@ -42,28 +40,36 @@ pub async fn change(
     run(pushing, &view, commands, atomic, None).await
 }
 
-/// Fills a repository that has no reference: all of them at once, and HEAD, with a pack of everything that they lead to.
+/// Whether a repository has no reference: then it may be populated.
+///
+/// # Errors
+/// In words for people, when no copy shows its references.
+pub async fn vacant(pushing: &Arc<Pushing>, id: RepositoryId) -> Result<bool, String> {
+    let view = read(pushing, id).await?;
+    Ok(listing(pushing, &view).await?.references.is_empty())
+}
+
+/// Populates a repository that is vacant: all references at once, and HEAD, with a pack of everything that they lead to.
 ///
 /// # Errors
 /// In words for people: nothing is changed.
-pub async fn fill(
+pub async fn populate(
     pushing: &Arc<Pushing>,
     id: RepositoryId,
-    filling: Listing,
+    wanted: Listing,
     pack: ByteStream,
 ) -> Result<(), String> {
     let view = read(pushing, id).await?;
-    let Some(shown) = view.references(pushing).await else {
-        return Err("no copy shows the references that it ought to have: try again".to_owned());
-    };
-    if !shown.listing.references.is_empty() {
-        return Err(NOT_EMPTY.to_owned());
+    let now = listing(pushing, &view).await?;
+    if !now.references.is_empty() {
+        drain(pack).await;
+        return Err("it is not empty".to_owned());
     }
     let create = |(name, new)| Command { name, old: None, new: Some(new) };
-    let mut commands: Vec<Command> = filling.references.into_iter().map(create).collect();
-    if shown.listing.head != filling.head {
+    let mut commands: Vec<Command> = wanted.references.into_iter().map(create).collect();
+    if now.head != wanted.head {
         let name = RefName(crate::model::push::HEAD.to_vec());
-        commands.push(Command { name, old: Some(shown.listing.head), new: Some(filling.head) });
+        commands.push(Command { name, old: Some(now.head), new: Some(wanted.head) });
     }
     if commands.is_empty() {
         return Ok(());
@@ -84,12 +90,9 @@ pub async fn set_head(pushing: &Arc<Pushing>, id: RepositoryId, branch: &str) ->
     let mut why = String::new();
     for _ in 0..TRIES {
         let view = read(pushing, id).await?;
-        let shown = view.references(pushing).await;
-        let Some(shown) = shown else {
-            return Err("no copy shows the references that it ought to have: try again".to_owned());
-        };
+        let now = listing(pushing, &view).await?;
         let name = RefName(crate::model::push::HEAD.to_vec());
-        let command = Command { name, old: Some(shown.listing.head), new: Some(new.clone()) };
+        let command = Command { name, old: Some(now.head), new: Some(new.clone()) };
         match run(pushing, &view, vec![command], true, None).await?.pop() {
             Some((_, Some(refused))) => why = refused,
             Some((_, None)) | None => return Ok(()),
@@ -106,6 +109,13 @@ async fn read(pushing: &Pushing, id: RepositoryId) -> Result<View, String> {
             tracing::warn!(error = &error as &dyn std::error::Error, "a change could not be routed");
             Err("the database is away: nothing can be changed now".to_owned())
         }
+    }
+}
+
+async fn listing(pushing: &Arc<Pushing>, view: &View) -> Result<Listing, String> {
+    match view.references(pushing).await {
+        Some(shown) => Ok(shown.listing),
+        None => Err("no copy shows the references that it ought to have: try again".to_owned()),
     }
 }
 
@@ -140,7 +150,7 @@ async fn run(
         id: view.repository.id,
         asked,
         barred: BTreeMap::new(),
-        judged: None,
+        inquiry: None,
         intake,
         bytes,
         begun,

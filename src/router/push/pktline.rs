@@ -3,16 +3,13 @@
 //! Decoding is pure and takes nothing before a packet is whole. [`Incoming`] reads packets from a
 //! body and gives the rest of it away untouched, for what follows the commands is a pack.
 
+use crate::body::ByteStream;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
 use std::io;
 
 /// The longest packet: 65,516 bytes of payload and its length.
 pub const MOST: usize = 65_520;
-
-/// A body's bytes, as they come.
-pub type ByteStream = BoxStream<'static, io::Result<Bytes>>;
 
 /// One packet.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One push from its request to its report.
 
 use super::commands::{self, Asked, Bounds, CommandsError, Heard};
-use super::fan::{PourError, drain, pour};
+use super::fan::{PourError, pour};
 use super::line::{self, Placed};
 use super::pktline::{Incoming, PacketError};
 use super::policy::judge::Said;
@@ -9,7 +9,8 @@ use super::ready::{Gathered, Intake, Taker, Unready, let_go};
 use super::report::{Report, alive, words};
 use super::verdict::{Ended, Running};
 use super::view::View;
-use super::{Answer, ByteStream, Pushed, Pushing, policy};
+use super::{Answer, Pushed, Pushing, policy};
+use crate::body::{ByteStream, drain};
 use crate::database::pushes;
 use crate::model::fleet::Repository;
 use crate::model::id::RepositoryId;
@@ -139,9 +140,9 @@ async fn push(
             return Answer::whole(200, TYPE, report.encode(asked.wishes));
         }
     };
-    let judged = judge.is_some_and(|judge| judge.reads);
-    let judged = judged.then(|| Judged { repository: view.repository.clone(), pusher: pusher.to_owned() });
-    let task = Task { pushing: Arc::clone(pushing), id, asked, barred, judged, intake, bytes, begun };
+    let reads = judge.is_some_and(|judge| judge.reads);
+    let inquiry = reads.then(|| Inquiry { repository: view.repository.clone(), pusher: pusher.to_owned() });
+    let task = Task { pushing: Arc::clone(pushing), id, asked, barred, inquiry, intake, bytes, begun };
     Answer { status: 200, content_type: TYPE, body: task.start() }
 }
 
@@ -176,20 +177,20 @@ pub(super) struct Task {
     pub(super) id: RepositoryId,
     pub(super) asked: Asked,
     pub(super) barred: BTreeMap<RefName, String>,
-    /// What a judge is told who reads what is pushed.
-    pub(super) judged: Option<Judged>,
+    /// What a judge is yet to be asked who reads what is pushed.
+    pub(super) inquiry: Option<Inquiry>,
     pub(super) intake: Intake,
     pub(super) bytes: u64,
     pub(super) begun: Instant,
 }
 
-/// Whose push of what a judge is yet to be asked about.
-pub(super) struct Judged {
+/// Whose push of what a judge is to be asked about.
+pub(super) struct Inquiry {
     repository: Repository,
     pusher: String,
 }
 
-impl Judged {
+impl Inquiry {
     /// Asks, with the objects of a copy that has them.
     async fn ask(&self, pushing: &Pushing, asked: &Asked, at: &Taker) -> Said {
         let Some(judge) = &pushing.judge else { return Said::But(BTreeMap::new()) };
@@ -249,7 +250,7 @@ impl Task {
     }
 
     pub(super) async fn run(self, gone: CancellationToken) -> Told {
-        let Self { pushing, id, asked, mut barred, judged, intake, bytes, begun } = self;
+        let Self { pushing, id, asked, mut barred, inquiry, intake, bytes, begun } = self;
         let told = match intake.gather(&pushing, begun).await {
             Err(Unready::Rejected(why)) => Told {
                 outcome: "refused",
@@ -259,8 +260,8 @@ impl Task {
             Err(Unready::Few(why)) => refuse(&asked, &why),
             Ok(gathered) => {
                 barred.extend(gathered.unfit.clone());
-                let said = match (&judged, gathered.ready.first()) {
-                    (Some(judged), Some(at)) => judged.ask(&pushing, &asked, at).await,
+                let said = match (&inquiry, gathered.ready.first()) {
+                    (Some(inquiry), Some(at)) => inquiry.ask(&pushing, &asked, at).await,
                     _ => Said::But(BTreeMap::new()),
                 };
                 match said {

@@ -1,7 +1,8 @@
 //! The same with git itself as the client: what it says and how it ends.
 
 use super::*;
-use crate::router::push::{ByteStream, Pushing};
+use crate::body::ByteStream;
+use crate::router::push::Pushing;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
