@@ -7,11 +7,12 @@
 -- severity:   low
 -- param:      start = 10%
 -- param:      stop = 7%
+-- param:      lately = 10m
 -- param:      quiet = 1d
 -- param:      sources = 16
 -- param:      window = 1000
 -- param:      batch = 200
--- recheck:    WITH level AS MATERIALIZED (SELECT f.id, f.rack_id, f.capacity, 1.0 * (f.disk_used + w.arriving + w.landed - w.leaving + CASE WHEN f.id = :fileserver_id THEN COALESCE(a.bytes, 0) ELSE 0 END - CASE WHEN f.id = a.destination_id THEN a.bytes ELSE 0 END) / f.capacity AS fill FROM fileservers f JOIN fileserver_flows w ON w.fileserver_id = f.id LEFT JOIN attempts a ON a.repository_id = :repository_id AND a.step = 'move' WHERE f.counts AND f.intent = 'serve' AND f.health = 'online' AND f.empty_since IS NULL AND f.capacity > 0 AND f.weight > 0) SELECT 1 FROM level f JOIN replicas r ON r.fileserver_id = f.id JOIN repositories p ON p.id = r.repository_id WHERE f.id = :fileserver_id AND r.repository_id = :repository_id AND (f.fill - (SELECT min(fill) FROM level) > :start OR (f.fill - (SELECT min(fill) FROM level) >= :stop AND EXISTS (SELECT 1 FROM findings WHERE goal = 'disks-balance'))) AND r.state = 'live' AND r.in_sync AND p.removed_at IS NULL AND (SELECT count(*) FROM replicas o WHERE o.repository_id = p.id AND o.state = 'live' AND o.in_sync) = p.wanted AND NOT EXISTS (SELECT 1 FROM attempt_history h WHERE h.repository_id = r.repository_id AND h.destination_id = r.fileserver_id AND h.step = 'move' AND h.outcome = 'succeeded' AND h.finished_at > :now - :quiet) AND EXISTS (SELECT 1 FROM level g CROSS JOIN (SELECT sum(fill * capacity) / sum(capacity) AS mean FROM level) e WHERE g.fill + 1.0 * p.bytes / g.capacity < CASE WHEN f.fill - :stop / 2 <= e.mean + :stop / 4 THEN f.fill - :stop / 2 WHEN f.fill - 2 * :stop > e.mean + :stop / 4 THEN f.fill - 2 * :stop ELSE e.mean + :stop / 4 END AND NOT EXISTS (SELECT 1 FROM replicas o WHERE o.repository_id = p.id AND o.fileserver_id = g.id AND o.state <> 'creating') AND (SELECT count(*) FROM replicas o JOIN fileservers h ON h.id = o.fileserver_id WHERE o.repository_id = p.id AND o.fileserver_id <> f.id AND h.counts AND o.state = 'live' AND h.rack_id = g.rack_id) <= (SELECT count(*) FROM replicas o JOIN fileservers h ON h.id = o.fileserver_id WHERE o.repository_id = p.id AND o.fileserver_id <> f.id AND h.counts AND o.state = 'live' AND h.rack_id = f.rack_id))
+-- recheck:    WITH level AS MATERIALIZED (SELECT f.id, f.rack_id, f.capacity, 1.0 * (f.disk_used + w.arriving + w.landed - w.leaving + CASE WHEN f.id = :fileserver_id THEN COALESCE(a.bytes, 0) ELSE 0 END - CASE WHEN f.id = a.destination_id THEN a.bytes ELSE 0 END) / f.capacity AS fill FROM fileservers f JOIN fileserver_flows w ON w.fileserver_id = f.id LEFT JOIN attempts a ON a.repository_id = :repository_id AND a.step = 'move' WHERE f.counts AND f.intent = 'serve' AND f.health = 'online' AND f.empty_since IS NULL AND f.capacity > 0 AND f.weight > 0) SELECT 1 FROM level f JOIN replicas r ON r.fileserver_id = f.id JOIN repositories p ON p.id = r.repository_id WHERE f.id = :fileserver_id AND r.repository_id = :repository_id AND (f.fill - (SELECT min(fill) FROM level) > :start OR (f.fill - (SELECT min(fill) FROM level) >= :stop AND (EXISTS (SELECT 1 FROM findings WHERE goal = 'disks-balance') OR EXISTS (SELECT 1 FROM evaluations v WHERE v.began_at > :now - :lately AND v.goal || '' = 'disks-balance' AND v.findings > 0)))) AND r.state = 'live' AND r.in_sync AND p.removed_at IS NULL AND (SELECT count(*) FROM replicas o WHERE o.repository_id = p.id AND o.state = 'live' AND o.in_sync) = p.wanted AND NOT EXISTS (SELECT 1 FROM attempt_history h WHERE h.repository_id = r.repository_id AND h.destination_id = r.fileserver_id AND h.step = 'move' AND h.outcome = 'succeeded' AND h.finished_at > :now - :quiet) AND EXISTS (SELECT 1 FROM level g CROSS JOIN (SELECT sum(fill * capacity) / sum(capacity) AS mean FROM level) e WHERE g.fill + 1.0 * p.bytes / g.capacity < CASE WHEN f.fill - :stop / 2 <= e.mean + :stop / 4 THEN f.fill - :stop / 2 WHEN f.fill - 2 * :stop > e.mean + :stop / 4 THEN f.fill - 2 * :stop ELSE e.mean + :stop / 4 END AND NOT EXISTS (SELECT 1 FROM replicas o WHERE o.repository_id = p.id AND o.fileserver_id = g.id AND o.state <> 'creating') AND (SELECT count(*) FROM replicas o JOIN fileservers h ON h.id = o.fileserver_id WHERE o.repository_id = p.id AND o.fileserver_id <> f.id AND h.counts AND o.state = 'live' AND h.rack_id = g.rack_id) <= (SELECT count(*) FROM replicas o JOIN fileservers h ON h.id = o.fileserver_id WHERE o.repository_id = p.id AND o.fileserver_id <> f.id AND h.counts AND o.state = 'live' AND h.rack_id = f.rack_id))
 --
 -- Compares fileservers, a few hundred rows, and never sorts what one holds. Of the :sources
 -- fullest it looks at about :window replicas each, from a point that moves once an hour, and
@@ -24,8 +25,10 @@
 --
 -- It begins above :start and goes on until below :stop, so that it does not begin again at
 -- once; what disks say is a little more than what copies are said to take, so :stop is a point
--- less than what is promised. That it is in the middle shows in its own open findings, and nowhere else. A replica
--- that was moved stays for :quiet. Whatever has an attempt is returned until that ends:
+-- less than what is promised. That it is in the middle shows in its own open findings, or in those of an evaluation
+-- :lately: for a moment all that may move may be on its way, or be counted where it was and where it is, and to end
+-- there would leave disks anywhere below :start. (|| '' has evaluations be found by their time, which are few.) A
+-- replica that was moved stays for :quiet. Whatever has an attempt is returned until that ends:
 -- half a copy helps nobody.
 --
 -- A replica may move where a disk is emptier by half of :stop with it and not much above
@@ -45,7 +48,10 @@ WITH level AS MATERIALIZED (
               ELSE e.mean + :stop / 4 END AS below
     FROM level l CROSS JOIN (SELECT min(fill) AS fill, sum(fill * capacity) / sum(capacity) AS mean FROM level) e
    WHERE l.fill - e.fill > :start
-      OR (l.fill - e.fill >= :stop AND EXISTS (SELECT 1 FROM findings WHERE goal = 'disks-balance'))
+      OR (l.fill - e.fill >= :stop
+          AND (EXISTS (SELECT 1 FROM findings WHERE goal = 'disks-balance')
+               OR EXISTS (SELECT 1 FROM evaluations v
+                           WHERE v.began_at > :now - :lately AND v.goal || '' = 'disks-balance' AND v.findings > 0)))
    ORDER BY l.fill DESC, l.id
    LIMIT :sources
 ), point AS MATERIALIZED (

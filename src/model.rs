@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod goal;
 pub mod grant;
 pub mod id;
+pub mod per_id;
 pub mod published;
 pub mod push;
 pub mod refname;

@@ -170,7 +170,7 @@ impl Simulation {
             view.repositories.get_mut(&replica.repository_id).unwrap().replicas.push(replica);
         }
         for flow in flows::all(db).await.unwrap() {
-            view.leaving.insert(flow.fileserver_id, flow.leaving);
+            *view.leaving.slot(flow.fileserver_id) = flow.leaving;
         }
         view
     }

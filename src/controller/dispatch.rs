@@ -18,6 +18,7 @@ use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Finding, Lane};
 use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, FindingId, RepositoryId};
+use crate::model::per_id::PerId;
 use crate::repair::limits::Limits;
 use crate::repair::view::{FleetView, RepositoryView};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,14 +119,14 @@ pub(super) async fn round(
     if found.is_empty() {
         return Ok(Round::default());
     }
-    let fleet = view(shared, fileservers, &found, &running).await?;
     let looked_at = found.len();
+    let now = db.now().await?;
+    let fleet = view(shared, fileservers, &found, &running);
+    let (fleet, started) = tokio::try_join!(fleet, attempts::started_since(db, now - 60_000))?;
     let (ready, held) = braking::hold(shared, found, &fleet, &brakes).await?;
     if ready.is_empty() {
         return Ok(Round { looked_at, admitted: 0, deferred: held });
     }
-    let now = db.now().await?;
-    let started = attempts::started_since(db, now - 60_000).await?;
     let started =
         started.into_iter().map(|(repair, n)| (repair, u32::try_from(n).unwrap_or(u32::MAX))).collect();
     let repairs = limits.repairs();
@@ -220,7 +221,8 @@ fn head_sizes(lanes: usize) -> (i64, i64) {
     (i64::try_from(each - oldest).unwrap_or(8), i64::try_from(oldest).unwrap_or(1))
 }
 
-/// The fleet, and the repositories that findings and live attempts are about.
+/// The fleet, and the repositories that findings and live attempts are about. What does not need each other is read
+/// side by side.
 async fn view(
     shared: &Shared,
     fileservers: Vec<Fileserver>,
@@ -228,40 +230,49 @@ async fn view(
     running: &[Attempt],
 ) -> database::Result<FleetView> {
     let db = &shared.database;
-    let fileservers = fileservers.into_iter().map(|one| (one.id, one)).collect();
     let ids: BTreeSet<RepositoryId> = ready
         .iter()
         .filter_map(|finding| finding.subject.repository())
         .chain(running.iter().filter_map(|attempt| attempt.plan.repository_id))
         .collect();
     let ids: Vec<_> = ids.into_iter().collect();
+    let asks = ready.iter().any(|finding| places(shared, finding));
+    let flows = async { if asks { flows::all(db).await } else { Ok(Vec::new()) } };
+    let (repositories, flows) = tokio::try_join!(known(db, &ids), flows)?;
+    let mut view = FleetView {
+        fileservers: fileservers.into_iter().map(|one| (one.id, one)).collect(),
+        repositories,
+        arriving: arriving(running),
+        fill_limit: shared.settings.fill_limit,
+        ..FleetView::default()
+    };
+    for flow in flows {
+        // What live attempts bring is counted already, resyncs included.
+        *view.arriving.slot(flow.fileserver_id) += flow.landed;
+        *view.leaving.slot(flow.fileserver_id) = flow.leaving;
+    }
+    Ok(view)
+}
+
+/// Repositories with their replicas.
+async fn known(
+    db: &Database,
+    ids: &[RepositoryId],
+) -> database::Result<BTreeMap<RepositoryId, RepositoryView>> {
     let mut known: BTreeMap<RepositoryId, RepositoryView> = BTreeMap::new();
     for some in ids.chunks(IDS) {
-        let rows = repositories::by_ids(db, some).await?;
+        let (rows, replicas) =
+            tokio::try_join!(repositories::by_ids(db, some), repositories::replicas_of(db, some))?;
         known.extend(
             rows.into_iter().map(|row| (row.id, RepositoryView { repository: row, replicas: vec![] })),
         );
-        for replica in repositories::replicas_of(db, some).await? {
+        for replica in replicas {
             if let Some(one) = known.get_mut(&replica.repository_id) {
                 one.replicas.push(replica);
             }
         }
     }
-    let mut view = FleetView {
-        fileservers,
-        repositories: known,
-        arriving: arriving(running),
-        fill_limit: shared.settings.fill_limit,
-        ..FleetView::default()
-    };
-    if ready.iter().any(|finding| places(shared, finding)) {
-        for flow in flows::all(db).await? {
-            // What live attempts bring is counted already, resyncs included.
-            *view.arriving.entry(flow.fileserver_id).or_default() += flow.landed;
-            view.leaving.insert(flow.fileserver_id, flow.leaving);
-        }
-    }
-    Ok(view)
+    Ok(known)
 }
 
 /// Whether a finding's repair chooses a place: for the others nobody asks what is under way.
@@ -271,11 +282,11 @@ fn places(shared: &Shared, finding: &Finding) -> bool {
 }
 
 /// Bytes that live attempts bring to each fileserver.
-fn arriving(running: &[Attempt]) -> BTreeMap<FileserverId, i64> {
-    let mut arriving = BTreeMap::new();
+fn arriving(running: &[Attempt]) -> PerId<FileserverId, i64> {
+    let mut arriving = PerId::default();
     for plan in running.iter().map(|attempt| &attempt.plan).filter(|plan| plan.step.brings_bytes()) {
         if let Some(here) = plan.destination_id {
-            *arriving.entry(here).or_default() += plan.bytes.max(0);
+            *arriving.slot(here) += plan.bytes.max(0);
         }
     }
     arriving

@@ -11,6 +11,7 @@ use crate::model::attempt::{Attempt, Plan};
 use crate::model::finding::{Deferral, Lane};
 use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, RackId};
+use crate::model::per_id::PerId;
 use crate::repair::Repair;
 use crate::repair::pressure::Pressure;
 use crate::repair::view::FleetView;
@@ -36,8 +37,8 @@ impl Share {
 #[derive(Debug, Default)]
 struct Pool {
     in_flight: u32,
-    at_fileserver: BTreeMap<FileserverId, u32>,
-    in_rack: BTreeMap<RackId, u32>,
+    at_fileserver: PerId<FileserverId, u32>,
+    in_rack: PerId<RackId, u32>,
 }
 
 /// The counts of one round.
@@ -48,8 +49,8 @@ pub struct Limits<'a> {
     in_fleet: BTreeMap<Share, u32>,
     pools: BTreeMap<Share, BTreeMap<String, Pool>>,
     started: BTreeMap<String, u32>,
-    busy: BTreeMap<FileserverId, u32>,
-    arriving: BTreeMap<FileserverId, i64>,
+    busy: PerId<FileserverId, u32>,
+    arriving: PerId<FileserverId, i64>,
 }
 
 impl<'a> Limits<'a> {
@@ -66,8 +67,8 @@ impl<'a> Limits<'a> {
             in_fleet: BTreeMap::new(),
             pools: BTreeMap::new(),
             started: started.clone(),
-            busy: BTreeMap::new(),
-            arriving: BTreeMap::new(),
+            busy: PerId::default(),
+            arriving: PerId::default(),
         };
         for attempt in running {
             limits.count(attempt.lane, &attempt.repair, &attempt.plan);
@@ -105,7 +106,7 @@ impl<'a> Limits<'a> {
         *self.started.entry(repair.name.clone()).or_insert(0) += 1;
         // A resync that cannot mend a copy makes it anew beside the old one: it may need all of its bytes.
         if let Some(here) = plan.destination_id.filter(|_| plan.step.brings_bytes()) {
-            let arriving = self.arriving.entry(here).or_insert(0);
+            let arriving = self.arriving.slot(here);
             *arriving = arriving.saturating_add(plan.bytes);
         }
         Ok(())
@@ -132,13 +133,13 @@ impl<'a> Limits<'a> {
         pool.in_flight += 1;
         let mut racks = BTreeSet::new();
         for id in ends(plan) {
-            *self.busy.entry(id).or_insert(0) += 1;
-            *pool.at_fileserver.entry(id).or_insert(0) += 1;
+            *self.busy.slot(id) += 1;
+            *pool.at_fileserver.slot(id) += 1;
             racks.extend(self.fleet.fileservers.get(&id).map(|one| one.rack_id));
         }
         // An attempt within one rack is one attempt of that rack.
         for rack in racks {
-            *pool.in_rack.entry(rack).or_insert(0) += 1;
+            *pool.in_rack.slot(rack) += 1;
         }
     }
 }
@@ -163,29 +164,29 @@ pub struct PoolPressure<'a, 'b> {
 
 impl Pressure for PoolPressure<'_, '_> {
     fn arriving(&self, id: FileserverId) -> i64 {
-        self.limits.arriving.get(&id).copied().unwrap_or(0)
+        self.limits.arriving.get(id)
     }
 
     fn busy(&self, id: FileserverId) -> u32 {
-        get(&self.limits.busy, &id)
+        self.limits.busy.get(id)
     }
 
     fn barred(&self, id: FileserverId) -> Option<Deferral> {
         let (pool, throttle) = (self.pool?, &self.repair.throttle);
-        if get(&pool.at_fileserver, &id) >= throttle.per_fileserver {
+        if pool.at_fileserver.get(id) >= throttle.per_fileserver {
             let fileserver = self.limits.fleet.name(id);
             return Some(Deferral::FileserverAtLimit { fileserver, limit: throttle.per_fileserver });
         }
         let fileserver = self.limits.fleet.fileservers.get(&id)?;
-        (get(&pool.in_rack, &fileserver.rack_id) >= throttle.per_rack)
+        (pool.in_rack.get(fileserver.rack_id) >= throttle.per_rack)
             .then(|| Deferral::RackAtLimit { rack: fileserver.rack.clone(), limit: throttle.per_rack })
     }
 
     fn is_barred(&self, one: &Fileserver) -> bool {
         let throttle = &self.repair.throttle;
         self.pool.is_some_and(|pool| {
-            get(&pool.at_fileserver, &one.id) >= throttle.per_fileserver
-                || get(&pool.in_rack, &one.rack_id) >= throttle.per_rack
+            pool.at_fileserver.get(one.id) >= throttle.per_fileserver
+                || pool.in_rack.get(one.rack_id) >= throttle.per_rack
         })
     }
 }

@@ -94,8 +94,8 @@ async fn view(api: &Api) -> Result<FleetView, Problem> {
         ..FleetView::default()
     };
     for flow in flows::all(&api.db).await? {
-        view.arriving.insert(flow.fileserver_id, flow.arriving + flow.landed);
-        view.leaving.insert(flow.fileserver_id, flow.leaving);
+        *view.arriving.slot(flow.fileserver_id) = flow.arriving + flow.landed;
+        *view.leaving.slot(flow.fileserver_id) = flow.leaving;
     }
     Ok(view)
 }

@@ -64,10 +64,8 @@ pub async fn plan(State(api): State<Api>, Json(ask): Json<PlanImport>) -> Answer
 fn choose(api: &Api, all: &[Fileserver], ask: &PlanImport) -> Result<Vec<FileserverId>, Problem> {
     let view = FleetView {
         fileservers: all.iter().map(|one| (one.id, one.clone())).collect(),
-        repositories: BTreeMap::new(),
-        arriving: BTreeMap::new(),
-        leaving: BTreeMap::new(),
         fill_limit: api.fill_limit,
+        ..FleetView::default()
     };
     // Chance only spreads equals: the name and the moment are enough of it.
     let seed = blake3::hash(format!("{}\0{}", ask.name, clock::now()).as_bytes());

@@ -14,6 +14,12 @@ macro_rules! id {
         #[sqlx(transparent)]
         pub struct $name(pub i64);
 
+        impl From<$name> for i64 {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.0.fmt(f)

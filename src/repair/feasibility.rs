@@ -206,7 +206,7 @@ mod tests {
         let mut fleet = large(4, 4);
         fleet.fileservers.get_mut(&FileserverId(2)).unwrap().intent = Intent::Quiesce;
         fleet.fileservers.get_mut(&FileserverId(3)).unwrap().health = Health::Suspect;
-        fleet.arriving.insert(FileserverId(4), 404 * GIB);
+        *fleet.arriving.slot(FileserverId(4)) = 404 * GIB;
         assert_eq!(said(&fleet, &[1], &need(3, 412)), "needs 412 GiB in other racks, 96 GiB can be placed");
         assert_eq!(said(&fleet, &[1], &need(3, 96)), "feasible");
     }

@@ -8,19 +8,12 @@ use crate::model::finding::{Finding, FindingState, Hints, Lane, Subject};
 use crate::model::fleet::{Fileserver, Health, Intent, ObjectFormat, Replica, ReplicaState, Repository};
 use crate::model::goal::SubjectKind;
 use crate::model::id::{AttemptId, EvaluationId, FileserverId, FindingId, RackId, RepositoryId};
-use std::collections::BTreeMap;
 
 /// A fleet of `fileservers` spread over `racks` in turn: fileserver n stands in rack 1 + (n − 1) mod racks.
 #[must_use]
 pub fn fleet(racks: i64, fileservers: i64) -> FleetView {
     let one = |id: i64| (FileserverId(id), fileserver(id, 1 + (id - 1) % racks));
-    FleetView {
-        fileservers: (1..=fileservers).map(one).collect(),
-        repositories: BTreeMap::new(),
-        arriving: BTreeMap::new(),
-        leaving: BTreeMap::new(),
-        fill_limit: 90,
-    }
+    FleetView { fileservers: (1..=fileservers).map(one).collect(), fill_limit: 90, ..FleetView::default() }
 }
 
 /// One fileserver that serves, is online, and has 600 of 1,000 bytes free.

@@ -5,6 +5,7 @@
 
 use crate::model::fleet::{Fileserver, Health, Replica, ReplicaState, Repository};
 use crate::model::id::{FileserverId, RackId, RepositoryId};
+use crate::model::per_id::PerId;
 use std::collections::BTreeMap;
 
 /// The fleet as one dispatch round sees it: all fileservers, and the repositories that its findings are about.
@@ -15,9 +16,9 @@ pub struct FleetView {
     /// Repositories that findings or live attempts are about.
     pub repositories: BTreeMap<RepositoryId, RepositoryView>,
     /// Bytes on their way to each fileserver, by live attempts.
-    pub arriving: BTreeMap<FileserverId, i64>,
+    pub arriving: PerId<FileserverId, i64>,
     /// Bytes about to leave each fileserver: copies that no longer count, and those that live attempts move away.
-    pub leaving: BTreeMap<FileserverId, i64>,
+    pub leaving: PerId<FileserverId, i64>,
     /// Largest share of a disk that may be filled, in hundredths.
     pub fill_limit: i64,
 }
@@ -38,7 +39,7 @@ impl FleetView {
     pub fn room(&self, fileserver: &Fileserver) -> i64 {
         let ceiling = i128::from(fileserver.capacity) * i128::from(self.fill_limit) / 100;
         let below_limit = ceiling - i128::from(fileserver.disk_used);
-        let arriving = self.arriving.get(&fileserver.id).copied().unwrap_or(0);
+        let arriving = self.arriving.get(fileserver.id);
         let room = below_limit.min(i128::from(fileserver.disk_free)) - i128::from(arriving);
         i64::try_from(room.max(0)).unwrap_or(i64::MAX)
     }
@@ -47,8 +48,7 @@ impl FleetView {
     /// what is about to leave is still there.
     #[must_use]
     pub fn load(&self, fileserver: &Fileserver) -> i128 {
-        let sum =
-            |sums: &BTreeMap<FileserverId, i64>| i128::from(sums.get(&fileserver.id).copied().unwrap_or(0));
+        let sum = |sums: &PerId<FileserverId, i64>| i128::from(sums.get(fileserver.id));
         (i128::from(fileserver.disk_used) + sum(&self.arriving) - sum(&self.leaving)).max(0)
     }
 

@@ -92,7 +92,6 @@ impl Tables {
 }
 
 #[test]
-#[ignore = "disks of this size end nine to ten points apart, within what the goal begins at: run it by name"]
 fn a_new_fileserver_fills_by_itself_and_then_nothing_moves() {
     let (directory, size) = (tempfile::tempdir().expect("a directory"), size());
     let engine = Engine::sqlite(directory.path());

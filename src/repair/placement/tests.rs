@@ -39,7 +39,7 @@ fn the_sums_are_said_when_only_room_is_missing() {
 #[test]
 fn what_is_on_its_way_takes_room() {
     let mut fleet = fleet(3, 3);
-    fleet.arriving.insert(FileserverId(3), 450);
+    *fleet.arriving.slot(FileserverId(3)) = 450;
     assert_eq!(refused(&fleet, &repository(1, &[1, 2]), 51), "needs 51 bytes, 50 can be placed");
 }
 
@@ -101,7 +101,7 @@ fn any_fleet() -> impl Strategy<Value = FleetView> {
             one.weight = weight * 100;
             one.empty_since = (odd == 0).then_some(1);
             one.capacity = if odd == 1 { 0 } else { 1_000 };
-            fleet.arriving.insert(one.id, arriving);
+            *fleet.arriving.slot(one.id) = arriving;
         }
         fleet
     })
@@ -121,7 +121,7 @@ fn any_repository() -> impl Strategy<Value = RepositoryView> {
 
 /// Written apart from the code: may this fileserver take the copy at all?
 fn able(fleet: &FleetView, view: &RepositoryView, bytes: i64, one: &Fileserver) -> bool {
-    let arriving = fleet.arriving[&one.id];
+    let arriving = fleet.arriving.get(one.id);
     view.replicas.iter().all(|replica| replica.fileserver_id != one.id)
         && one.intent == Intent::Serve
         && one.health == Health::Online

@@ -85,9 +85,9 @@ mod tests {
         fleet.fileservers.get_mut(&FileserverId(4)).unwrap().disk_used = 280;
         fleet.fileservers.get_mut(&FileserverId(8)).unwrap().disk_used = 250;
         assert_eq!(places(&fleet, &finding), [8]);
-        fleet.arriving.insert(FileserverId(8), 45);
+        *fleet.arriving.slot(FileserverId(8)) = 45;
         assert_eq!(places(&fleet, &finding), [4], "what is on its way counts");
-        fleet.leaving.insert(FileserverId(8), 45);
+        *fleet.leaving.slot(FileserverId(8)) = 45;
         assert_eq!(places(&fleet, &finding), [8], "and what is about to leave");
         for one in fleet.fileservers.values_mut() {
             one.disk_used = 400;

@@ -8,6 +8,7 @@
 use super::*;
 use crate::model::finding::FindingState;
 use crate::model::fleet::Replica;
+use crate::model::per_id::PerId;
 use crate::repair::safety;
 use crate::repair::testing::finding;
 use crate::repair::view::RepositoryView;
@@ -318,9 +319,9 @@ impl Sim {
         let ready: Vec<Finding> =
             self.open.values().filter(|one| one.state == FindingState::Ready).cloned().collect();
         let running: Vec<Attempt> = self.under.iter().map(|one| one.attempt.clone()).collect();
-        self.fleet.arriving.clear();
+        self.fleet.arriving = PerId::default();
         for plan in running.iter().map(|one| &one.plan).filter(|plan| plan.step.brings_bytes()) {
-            *self.fleet.arriving.entry(plan.destination_id.unwrap()).or_insert(0) += plan.bytes;
+            *self.fleet.arriving.slot(plan.destination_id.unwrap()) += plan.bytes;
         }
         let started = self.repairs.by_name.keys().map(|name| (name.clone(), self.started(name))).collect();
         let facts = Facts {

@@ -112,7 +112,7 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
                 world.running.push(attempt(1_000 + finding.id.0, finding, plan.clone()));
                 *world.started.entry(finding.repair.clone().unwrap()).or_insert(0) += 1;
                 if let Some(here) = plan.destination_id.filter(|_| plan.step.brings_bytes()) {
-                    *world.fleet.arriving.entry(here).or_insert(0) += plan.bytes;
+                    *world.fleet.arriving.slot(here) += plan.bytes;
                 }
                 admitted.insert(finding.id);
             }
@@ -127,7 +127,7 @@ fn carry_out(world: &mut World, decisions: &[Admission]) -> Vec<Finding> {
 fn end(world: &mut World, index: usize) {
     let ended = world.running.remove(index);
     if let Some(here) = ended.plan.destination_id.filter(|_| ended.plan.step.brings_bytes()) {
-        *world.fleet.arriving.get_mut(&here).unwrap() -= ended.plan.bytes;
+        *world.fleet.arriving.slot(here) -= ended.plan.bytes;
     }
 }
 
