@@ -105,6 +105,7 @@ async fn merge(scratch: &Scratch, rows: i64, shift: i64) -> anyhow::Result<Cost>
 async fn into(db: &Database) -> anyhow::Result<MergeInto> {
     Ok(MergeInto {
         goal: "replicas-suffice".into(),
+        digest: "d".to_owned(),
         subject: SubjectKind::Repository,
         repair: Some("re-replicate".into()),
         last_copies: false,

@@ -28,6 +28,7 @@ mod braking;
 pub mod detector;
 mod dispatch;
 mod drains;
+mod edits;
 mod evaluate;
 mod evaluation;
 mod goals;

@@ -4,6 +4,7 @@
 //! import this module, and it imports none of them. Times are milliseconds since
 //! 1970 in UTC ([`Millis`]), sizes are bytes.
 
+pub mod amount;
 pub mod attempt;
 pub mod brake;
 pub mod chance;

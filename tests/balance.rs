@@ -182,6 +182,7 @@ impl Simulation {
         let (rows, _) = self.source.collect(&self.goal, u64::MAX).await.unwrap();
         let into = MergeInto {
             goal: self.goal.name.clone(),
+            digest: "d".into(),
             subject: SubjectKind::Replica,
             repair: Some("rebalance".into()),
             last_copies: false,

@@ -40,7 +40,8 @@ async fn evaluate(source: &Source, goal: &Goal) -> Result<(Vec<String>, bool), P
 
 async fn run_fixture(scratch: &mut Scratch, source: &Source, goal: &Goal) -> Vec<String> {
     let path = goals_dir().join("tests").join(format!("{}.toml", goal.name));
-    let fixture = Fixture::parse(&path, &std::fs::read_to_string(&path).unwrap()).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let fixture = Fixture::parse_for(&path, &text, goal.subject).unwrap();
     assert!(fixture.case.iter().any(|case| case.expect.is_empty()), "{}: no case that is met", goal.name);
     assert!(fixture.case.iter().any(|case| !case.expect.is_empty()), "{}: no case that is unmet", goal.name);
     let mut failed = Vec::new();
@@ -155,6 +156,38 @@ async fn a_bad_edit_keeps_the_last_good_version_and_names_the_place() {
         std::fs::write(&path, good).unwrap();
         assert!(library.reload().await.unwrap());
         assert_eq!(library.get("x").unwrap().error, None);
+        tables.drop().await;
+    }
+}
+
+/// Each with its place on either engine, and with what there is.
+#[tokio::test]
+async fn a_name_that_is_like_no_other_is_told_with_those_there_are() {
+    let of = |table: &str, condition: &str| {
+        format!("SELECT p.id AS repository_id\n  FROM {table} p WHERE {condition}")
+    };
+    for server in engines() {
+        let tables = Tables::new(server.as_deref()).await;
+        let source = tables.source();
+        for (sql, place, said) in [
+            // Columns that the database keeps itself are columns too.
+            (of("repositories", "zorkmid > 3"), "6:29: ", ", miscounted, crowded"),
+            (of("zorkmids", "TRUE"), "6:8", "; tables and views: adoptions, attempt_history, "),
+            (
+                of("repositories", "q.bytes > 3"),
+                "6:29: ",
+                "no table of the query is called q (it reads repositories)",
+            ),
+            (of("fileservers f, racks", "name = 'a'"), "6:", "; say which: f.name or p.name"),
+            (of("repositories", "lenght(name) > 3"), "6:29: ", "length"),
+            (of("repositories", "bytes > 1GiB"), "6:", ""),
+            (of("repositories", "bytes > > 1"), "6:", ""),
+        ] {
+            let problem = source.check(&goal(source.engine(), "repository", "", &sql)).await.unwrap_err();
+            let lenght = sql.contains("lenght") && source.engine() == Engine::Postgres;
+            assert!(problem.message.starts_with(&format!("goals/x.sql:{place}")), "{sql}: {problem}");
+            assert!(problem.message.contains(said) || lenght, "{sql}: {problem}");
+        }
         tables.drop().await;
     }
 }

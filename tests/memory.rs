@@ -35,6 +35,7 @@ async fn evaluate(scratch: &Scratch, source: &Source, goal: &Goal) -> Merged {
     let db = scratch.database();
     let into = MergeInto {
         goal: goal.name.clone(),
+        digest: "d".into(),
         subject: goal.subject,
         repair: None,
         last_copies: false,

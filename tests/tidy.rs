@@ -52,10 +52,11 @@ const IMPORTS: &[(&str, &[&str], &str)] = &[
     ),
     ("clock", &["model"], "the clock is read, and reads nothing"),
     ("shutdown", &["model"], "whoever owns tasks does not know what they do"),
+    ("body", &[], "a body is bounded whoever sends it and whatever it carries"),
     ("config", &["model"], "configuration is values, not parts"),
     ("telemetry", &["model"], "telemetry is told, and asks nobody"),
 ];
-const EVERYBODYS: &[&str] = &["config", "telemetry", "clock", "shutdown"];
+const EVERYBODYS: &[&str] = &["body", "config", "telemetry", "clock", "shutdown"];
 
 /// Words that the glossary has another word for, and that no identifier of ours needs.
 const OTHER_WORDS: &[(&str, &str)] = &[

@@ -4,6 +4,7 @@
 //! free is never said to be more than the disk has.
 
 use super::inventory::Inventory;
+use crate::model::amount::{show_both, show_size};
 use crate::model::wire::{Refusal, RefusalCode};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,12 +70,11 @@ impl Space {
             Refusal::new(RefusalCode::Failed, format!("cannot ask how much space is free: {error}"))
         })?;
         if bytes > sums.free {
-            let Sums { capacity, used, free, reserved, .. } = sums;
+            let (needed, free) = show_both(bytes, sums.free);
+            let [used, capacity, reserved] = [sums.used, sums.capacity, sums.reserved].map(show_size);
             return Err(Refusal::new(
                 RefusalCode::DiskFull,
-                format!(
-                    "needs {bytes} bytes, {free} are free: {used} of {capacity} are used, {reserved} are set aside"
-                ),
+                format!("needs {needed}, {free} free: {used} of {capacity} used, {reserved} set aside"),
             ));
         }
         self.reserved.fetch_add(bytes, Ordering::AcqRel);
@@ -125,7 +125,10 @@ mod tests {
         let first = space.reserve(6 * MIB).unwrap();
         let refused = space.reserve(4 * MIB).unwrap_err();
         assert_eq!(refused.code, RefusalCode::DiskFull);
-        assert!(refused.message.contains("needs 4194304 bytes, 3145728 are free"), "{refused}");
+        assert!(
+            refused.message.contains("needs 4 MiB, 3 MiB free: 0 B of 10 MiB used, 6 MiB set aside"),
+            "{refused}"
+        );
         drop(first);
         let all = space.reserve(9 * MIB).unwrap();
         assert_eq!(space.sums().unwrap().free, 0);

@@ -6,7 +6,7 @@
 use super::args::{Backlog, BacklogVerb, Choice, Filter, Global};
 use super::client::Client;
 use super::failure::{Exit, Failure};
-use super::output::{self, age, number};
+use super::output::{self, age, counted, number};
 use crate::clock;
 use crate::config::value;
 use crate::database::report::BacklogRow;
@@ -81,7 +81,7 @@ async fn act(global: &Global, verb: &str, choice: Choice, what: Chosen) -> anyho
     let ids = if named { choice.ids.clone() } else { snapshot(&client, &filter).await? };
     let many = number(i64::try_from(ids.len()).unwrap_or(i64::MAX));
     if choice.change.dry_run || ids.is_empty() {
-        let message = format!("{many} findings match; nothing was done");
+        let message = format!("{}; nothing was done", matching(ids.len()));
         let changed = Changed { message, changed: false };
         output::answer(global.output, &changed, || changed.message.clone())?;
         return Ok(Exit::Done);
@@ -100,7 +100,7 @@ async fn act(global: &Global, verb: &str, choice: Choice, what: Chosen) -> anyho
     let done = number(i64::try_from(moved).unwrap_or(i64::MAX));
     let message =
         format!("{verb}: {done} of {many} findings; the others were in a state that it does not apply to");
-    let message = if done == many { format!("{verb}: {done} findings") } else { message };
+    let message = if done == many { format!("{verb}: {}", counted(moved, "finding")) } else { message };
     let changed = Changed { message, changed: moved > 0 };
     output::answer(global.output, &changed, || changed.message.clone())?;
     Ok(Exit::Done)
@@ -119,12 +119,17 @@ async fn snapshot(client: &Client, filter: &[(&'static str, String)]) -> anyhow:
     }
 }
 
+/// `1 finding matches`, `2 findings match`.
+fn matching(many: usize) -> String {
+    format!("{} match{}", counted(many as u64, "finding"), if many == 1 { "es" } else { "" })
+}
+
 /// Asks for the number of findings, typed.
 fn confirm(verb: &str, many: usize) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage(format!("{many} findings match; --yes says that all of them are meant")));
+        return Err(Failure::usage(format!("{}; --yes says that all of them are meant", matching(many))));
     }
-    eprint!("{many} findings match. Type {many} to {verb} them: ");
+    eprint!("{}. Type {many} to {verb} them: ", matching(many));
     let _ = std::io::stderr().flush();
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);

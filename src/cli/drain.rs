@@ -7,7 +7,7 @@ use super::args::{AcceptEmpty, Evacuate as Ask, Global, Lost, OkToStop, Output, 
 use super::client::Client;
 use super::confirm::confirmed;
 use super::failure::{Exit, Failure};
-use super::output::{self, moment, number, size};
+use super::output::{self, counted, moment, number, size};
 use crate::clock;
 use crate::config::value;
 use crate::http::shapes::{
@@ -238,10 +238,10 @@ pub async fn ok_to_stop(global: &Global, ask: OkToStop) -> anyhow::Result<Exit> 
 
 fn verdict(names: &[String], answer: &MayStop) -> String {
     let mut text = format!(
-        "{} to stop {}: of {} repositories there, {} would fall below quorum, {} with any one more",
+        "{} to stop {}: of {} there, {} would fall below quorum, {} with any one more",
         if answer.ok { "yes, ok" } else { "not ok" },
         names.join(", "),
-        number(answer.repositories),
+        counted(answer.repositories.unsigned_abs(), "repository"),
         number(answer.below),
         number(answer.one_more),
     );

@@ -3,16 +3,19 @@
 use super::args::{Change, Global, GoalCommand, GoalVerb};
 use super::client::Client;
 use super::failure::{Exit, Failure};
-use super::output::{self, age, cut, moment_or_dash};
+use super::output::{self, age, cut, moment, moment_or_dash};
 use crate::clock;
 use crate::config::value;
 use crate::http::shapes::{
-    Approve, Asked, Changed, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun, PauseGoal, Status,
+    Approve, Asked, Changed, EvaluateGoals, GoalList, GoalListed, GoalRow, GoalRun, OtherVersion, PauseGoal,
+    Status,
 };
 use crate::model::Millis;
+use crate::model::amount::plural;
 use crate::model::finding::Exception;
 use crate::model::goal::GoalState;
-use std::time::Duration;
+use serde::Serialize;
+use std::time::{Duration, Instant};
 
 mod check;
 pub(super) mod files;
@@ -23,6 +26,9 @@ mod trial;
 /// Characters of an error that a list has room for.
 const ERROR_WIDTH: usize = 72;
 
+/// Characters of a digest that tell two texts apart.
+const DIGEST_WIDTH: usize = 12;
+
 /// Time between two looks at whether an evaluation has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -31,6 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// # Errors
 /// When nobody answers, or the answer is no.
 pub async fn run(global: &Global, ask: GoalCommand) -> anyhow::Result<Exit> {
+    files::refuse_paths(&ask.verb)?;
     match ask.verb {
         GoalVerb::List => list(global).await,
         GoalVerb::Show { name } => show(global, &name).await,
@@ -104,10 +111,10 @@ fn render(goal: &GoalListed, now: Millis) -> String {
         format!("goal      {}", goal.row.name),
         format!("summary   {}", goal.summary.clone().unwrap_or_else(dash)),
         format!(
-            "state     {}, {} finding{}",
+            "state     {}, {} {}",
             goal.row.state,
             counted(&goal.row),
-            if goal.row.findings == 1 { "" } else { "s" }
+            plural(goal.row.findings == 1, "finding")
         ),
         format!("evaluated {}", moment_or_dash(goal.row.evaluated_at, now)),
         format!("subject   {}", goal.subject.clone().unwrap_or_else(dash)),
@@ -123,18 +130,50 @@ fn render(goal: &GoalListed, now: Millis) -> String {
         lines.push(format!("set       {} = {} ({}){error}", one.name, one.value, one.origin));
     }
     lines.extend(goal.row.error.iter().map(|error| format!("ERROR     {error}")));
+    lines.extend(goal.other_version.iter().map(|other| format!("RUNS      {}", other_version(other, now))));
     lines.extend(goal.sql.iter().map(|sql| format!("\n{}", sql.trim_end())));
     lines.join("\n")
 }
 
+/// That what runs is not what is on disk: which of them is shown, since when, and why.
+fn other_version(other: &OtherVersion, now: Millis) -> String {
+    let OtherVersion { digest, why, .. } = other;
+    let digest = digest.get(..DIGEST_WIDTH).unwrap_or(digest);
+    let since = other.since.map_or_else(String::new, |since| format!(" since {}", moment(since, now)));
+    if other.shown {
+        return format!(
+            "another text than the one on disk{since}, and is shown here (digest {digest}…): {why}"
+        );
+    }
+    format!("another text{since} (digest {digest}…); shown here is the one on disk: {why}")
+}
+
+/// Says it beside an answer.
+fn tell_other_version(name: &str, other: Option<&OtherVersion>) {
+    if let Some(other) = other {
+        eprintln!("{name} runs {}", other_version(other, clock::now()));
+    }
+}
+
+/// What a goal returns, and how long the answer took.
+#[derive(Serialize)]
+struct Ran<'a> {
+    #[serde(flatten)]
+    run: &'a GoalRun,
+    took_ms: u64,
+}
+
 async fn run_one(global: &Global, name: &str, limit: usize) -> anyhow::Result<Exit> {
     let query = [("limit", limit.to_string())];
+    let began = Instant::now();
     let run: GoalRun = Client::new(global)?.get(&["goals", name, "run"], &query).await?;
-    output::answer(global.output, &run, || {
+    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    output::answer(global.output, &Ran { run: &run, took_ms }, || {
         output::table(&["SUBJECT", "PRIO", "REASON", "EVIDENCE"], run.rows.iter().map(|row| cells(row, &run)))
     })?;
     let more = if run.more { "at least " } else { "" };
-    eprintln!("{name} returns {more}{}", output::counted(run.total, "row"));
+    eprintln!("{name} returns {more}{}, in {took_ms} ms", output::counted(run.total, "row"));
+    tell_other_version(name, run.other_version.as_ref());
     Ok(if run.total > 0 { Exit::Open } else { Exit::Done })
 }
 
@@ -212,6 +251,25 @@ mod tests {
             no_version: false,
             paused: None,
         }
+    }
+
+    #[test]
+    fn another_version_than_the_one_on_disk_is_told_with_which_is_shown_since_when_and_why() {
+        let other = OtherVersion {
+            digest: "0123456789abcdef".into(),
+            since: Some(1_767_225_600_000),
+            why: "x.sql:7:1: timed out after 2s".into(),
+            shown: true,
+        };
+        insta::assert_snapshot!(
+            other_version(&other, 1_767_225_660_000),
+            @"another text than the one on disk since 2026-01-01 00:00:00Z (1m00s ago), and is shown here (digest 0123456789ab…): x.sql:7:1: timed out after 2s"
+        );
+        let file = OtherVersion { shown: false, since: None, ..other };
+        insta::assert_snapshot!(
+            other_version(&file, 0),
+            @"another text (digest 0123456789ab…); shown here is the one on disk: x.sql:7:1: timed out after 2s"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::args::Output;
 use crate::model::Millis;
+use crate::model::amount::plural;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
@@ -98,8 +99,7 @@ pub const fn yes_no(yes: bool) -> &'static str {
 /// A number of things in words: `1 row`, `1,200 rows`.
 #[must_use]
 pub fn counted(many: u64, what: &str) -> String {
-    let end = if many == 1 { "" } else { "s" };
-    format!("{} {what}{end}", number(i64::try_from(many).unwrap_or(i64::MAX)))
+    format!("{} {}", number(i64::try_from(many).unwrap_or(i64::MAX)), plural(many == 1, what))
 }
 
 /// A text in lines of at most so many characters, each after the first behind an indent; it breaks at spaces, and a

@@ -6,6 +6,7 @@ use super::failure::Exit;
 use super::output::{self, age};
 use super::program::files::repair_files;
 use crate::http::shapes::{RepairList, RepairRow};
+use crate::model::amount::counted;
 use crate::repair::{Repair, library};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,8 @@ fn shown(row: &RepairRow) -> String {
     let (lock, stuck) = (row.lock_after, row.stuck_after);
     let _ = writeln!(
         text,
-        "ESCALATES   takes the write lock after {lock} attempts without effect, a person after {stuck}"
+        "ESCALATES   takes the write lock after {} without effect, a person after {stuck}",
+        counted(lock, "attempt")
     );
     let _ = writeln!(text, "LIMITS");
     for limit in &row.limits {

@@ -7,6 +7,7 @@ use super::import;
 use super::output::{self, moment, moment_or_dash, size, yes_no};
 use crate::clock;
 use crate::http::shapes::{Changed, RepositoryList, RepositoryRow, RepositoryShown, SetHead, SetWanted};
+use crate::model::amount::counted;
 use crate::model::fleet::quorum;
 
 mod removals;
@@ -104,13 +105,13 @@ pub fn render(one: &RepositoryShown) -> String {
     });
     let columns = ["FILESERVER", "RACK", "STATE", "IN SYNC", "CHECKSUM", "VERIFIED", "PATH"];
     format!(
-        "{} (repository {}{})\n{}{} copies wanted; {} seats, {} must agree on a push; version {}; checksum {}\n{}\n{}{}",
+        "{} (repository {}{})\n{}{} wanted; {}, {} must agree on a push; version {}; checksum {}\n{}\n{}{}",
         one.name,
         one.id,
         one.removed_at.map_or_else(String::new, |at| format!(", removed {}", moment(at, now))),
         one.clone_url.as_ref().map_or_else(String::new, |url| format!("{url}\n")),
-        one.wanted,
-        one.seats,
+        counted(one.wanted, "copy"),
+        counted(one.seats, "seat"),
         quorum(one.seats),
         one.version,
         one.checksum.as_deref().unwrap_or("-"),

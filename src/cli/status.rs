@@ -14,8 +14,9 @@ use std::fmt::Write as _;
 /// Columns of the smallest terminal.
 const WIDTH: usize = 80;
 
-/// Codes of what trued itself runs on: their sentences are shown, since no other line tells of them.
-const ENGINES: [&str; 2] = ["SQL_AWAY", "REDIS_AWAY"];
+/// Codes of what trued itself runs on, and of what is set for it: their sentences are shown, since no other line tells
+/// of them.
+const TOLD: [&str; 3] = ["SQL_AWAY", "REDIS_AWAY", "SETTING_UNFIT"];
 
 /// Runs it.
 ///
@@ -67,12 +68,13 @@ fn render(status: &Status, now: Millis) -> String {
     }
     for server in status.fileservers.iter().filter(|server| server.health != Health::Online) {
         let counts = if server.counts { "still counts" } else { "does not count" };
-        let line =
-            format!("  {} is {}, {} copies, {counts}", server.name, server.health, number(server.replicas));
+        let copies = counted(server.replicas.unsigned_abs(), "copy");
+        let line = format!("  {} is {}, {copies}, {counts}", server.name, server.health);
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
-    for one in status.health.details.iter().filter(|one| ENGINES.contains(&one.code.as_str())) {
-        let _ = writeln!(text, "{}", cut(&format!("  {}: {}", one.code, one.sentence), WIDTH));
+    for one in status.health.details.iter().filter(|one| TOLD.contains(&one.code.as_str())) {
+        let line = format!("  {}: {}", one.code, one.sentence);
+        let _ = writeln!(text, "{}", wrapped(&line, WIDTH, "    "));
     }
     if let Some(pressure) = &status.pressure {
         let _ = writeln!(text, "{}", cut(&slowed(pressure), WIDTH));
@@ -84,8 +86,9 @@ fn render(status: &Status, now: Millis) -> String {
         let _ = writeln!(text, "NOTE        {note}");
     }
     if status.backlog.stuck > 0 {
+        let need = if status.backlog.stuck == 1 { "needs" } else { "need" };
         let line =
-            format!("STUCK       {} need a person → trued backlog --state stuck", status.backlog.stuck);
+            format!("STUCK       {} {need} a person → trued backlog --state stuck", status.backlog.stuck);
         let _ = writeln!(text, "{}", cut(&line, WIDTH));
     }
     text

@@ -1,7 +1,7 @@
 //! One finding's story as text: what it is about, what it waits for, what was tried.
 
 use super::backlog::{subject, waits};
-use super::output::{age, moment};
+use super::output::{age, counted, moment};
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow};
 use crate::http::shapes::FindingStory;
 use crate::model::Millis;
@@ -26,7 +26,7 @@ pub fn told(story: &FindingStory) -> String {
         "TRIED       {}",
         match story.attempts.len() {
             0 => "nothing yet".to_owned(),
-            many => format!("{many} attempts, latest first"),
+            many => format!("{}, latest first", counted(many as u64, "attempt")),
         }
     );
     for attempt in &story.attempts {
@@ -124,7 +124,7 @@ mod tests {
         COUNTED     1 failed, 12 without effect
         EVIDENCE
           version = 4
-        TRIED       1 attempts, latest first
+        TRIED       1 attempt, latest first
           #13 resync succeeded fs-1 → fs-2, 30s ago: 2 references changed
         ");
     }

@@ -7,6 +7,7 @@ use super::failure::Exit;
 use super::output::{self, age, moment, moment_or_dash, yes_no};
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow};
 use crate::http::shapes::{GoalSays, RepositoryShown, Why};
+use crate::model::amount::counted;
 use std::fmt::Write as _;
 
 /// Runs it.
@@ -27,12 +28,12 @@ fn render(why: &Why) -> String {
     if let Some(one) = &why.fileserver {
         let _ = writeln!(
             text,
-            "  {} since {}, intent {}, counts: {}, {} copies",
+            "  {} since {}, intent {}, counts: {}, {}",
             one.row.health,
             moment(one.health_since, why.now),
             one.row.intent,
             yes_no(one.row.counts),
-            one.row.replicas
+            counted(one.row.replicas, "copy")
         );
     }
     text.push_str("\nGOALS\n");
@@ -56,8 +57,10 @@ fn repository(text: &mut String, one: &RepositoryShown, why: &Why) {
     let checksum = one.checksum.as_deref().unwrap_or("-");
     let _ = writeln!(
         text,
-        "  {} copies wanted, {} seats, version {}, checksum {checksum}",
-        one.wanted, one.seats, one.version
+        "  {} wanted, {}, version {}, checksum {checksum}",
+        counted(one.wanted, "copy"),
+        counted(one.seats, "seat"),
+        one.version
     );
     if let Some(wait) = &one.pushes_wait {
         let _ = writeln!(text, "  pushes wait: {wait}");
@@ -117,10 +120,10 @@ fn found(finding: &BacklogRow, why: &Why) -> String {
         let _ = write!(line, ": {waits}");
     }
     if finding.tries > 0 {
-        let _ = write!(line, "; {} failed attempts", finding.tries);
+        let _ = write!(line, "; {}", counted(finding.tries, "failed attempt"));
     }
     if finding.ineffective > 0 {
-        let _ = write!(line, "; {} attempts without effect", finding.ineffective);
+        let _ = write!(line, "; {} without effect", counted(finding.ineffective, "attempt"));
     }
     line
 }

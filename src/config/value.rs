@@ -1,6 +1,7 @@
 //! What values are: durations, sizes, counts, addresses, schedules. Text in, a checked value out.
 
 use crate::model::Millis;
+use crate::model::amount::fraction_hint;
 use crate::model::token::UnknownWord;
 use crate::model::wire::read::Filter;
 use std::net::SocketAddr;
@@ -87,7 +88,8 @@ impl Kind {
 /// # Errors
 /// When it is not of that form, or too long.
 pub fn duration(text: &str) -> Result<Millis, String> {
-    let wrong = || format!("{text:?} is not a duration such as 500ms, 20s, 30m, 2h, 7d");
+    let wrong =
+        || format!("{text:?} is not a duration such as 500ms, 20s, 30m, 2h, 7d{}", fraction_hint(text));
     let mut total: Millis = 0;
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -117,7 +119,7 @@ pub fn duration(text: &str) -> Result<Millis, String> {
 /// # Errors
 /// When it is not of that form, or too large.
 pub fn size(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text:?} is not a size such as 0, 512MiB, 10GiB");
+    let wrong = || format!("{text:?} is not a size such as 0, 512MiB, 10GiB{}", fraction_hint(text));
     let text_trimmed = text.trim();
     let digits = text_trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(text_trimmed.len());
     let number: i64 = text_trimmed[..digits].parse().map_err(|_| wrong())?;
@@ -175,7 +177,11 @@ pub fn schedule(text: &str) -> Result<cron::Schedule, String> {
             text.trim()
         ));
     }
-    cron::Schedule::from_str(text).map_err(|error| format!("{text:?} is not cron with seconds: {error}"))
+    cron::Schedule::from_str(text).map_err(|error| {
+        // The first lines of it repeat the text and draw an arrow below.
+        let why = error.to_string().lines().last().map(|why| why.trim().to_owned()).unwrap_or_default();
+        format!("{text:?} is not cron with seconds, such as \"0 */2 * * * *\": {why}")
+    })
 }
 
 fn http_url(text: &str) -> Result<(), String> {
@@ -267,6 +273,8 @@ mod tests {
         assert_eq!(size("10GiB"), Ok(10 << 30));
         assert_eq!(size("1MB"), Ok(1_000_000));
         assert_eq!(size("0"), Ok(0));
+        assert!(size("1.5GiB").unwrap_err().ends_with("10GiB; fractions are not allowed: write 1536MiB"));
+        assert!(duration("1.5h").unwrap_err().ends_with("7d; fractions are not allowed: write 90m"));
         for wrong in ["", "GiB", "1gib", "-1", "99999999999TiB"] {
             assert!(size(wrong).is_err(), "{wrong:?} must be refused");
         }
@@ -276,7 +284,8 @@ mod tests {
     fn a_schedule_of_five_fields_is_told_that_it_lacks_seconds() {
         assert!(schedule("*/5 * * * * *").is_ok());
         assert!(schedule("*/5 * * * *").is_err_and(|error| error.contains("seconds come first")));
-        assert!(schedule("whenever it suits you or not").is_err());
+        let error = schedule("whenever it suits you or not").unwrap_err();
+        assert!(!error.contains('\n') && error.contains("such as \"0 */2 * * * *\": The "), "{error}");
     }
 
     #[test]

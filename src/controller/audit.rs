@@ -4,6 +4,7 @@ use super::metrics::add;
 use super::{Shared, millis};
 use crate::database::suspects::audit::{self, Slice};
 use crate::goal::Goal;
+use crate::model::amount::counted;
 use crate::model::finding::Subject;
 use crate::model::id::EvaluationId;
 
@@ -32,7 +33,7 @@ fn mended(shared: &Shared, slice: Slice) {
     tracing::warn!(
         target: "trued::event",
         kind = "audit.mended", mended = slice.mended, after = slice.after, until = slice.until,
-        "{} counts of repositories or of the fleet were wrong and are mended", slice.mended,
+        "{} of repositories or of the fleet: wrong, and mended now", counted(slice.mended, "count"),
     );
 }
 
@@ -45,8 +46,8 @@ pub(super) async fn examine(shared: &Shared, goal: &Goal, evaluation: Evaluation
             tracing::warn!(
                 target: "trued::event",
                 kind = "audit.drift", goal = goal.name, found, example = %example,
-                "{found} exceptions to {} were outside of its scope, {example} among them: is `scope: suspects` right?",
-                goal.name,
+                "{} to {} found outside of its scope, {example} among them: is `scope: suspects` right?",
+                counted(found, "exception"), goal.name,
             );
         }
         Err(error) => {

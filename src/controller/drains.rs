@@ -7,6 +7,7 @@
 use super::Shared;
 use super::right::Right;
 use crate::database::{self, drains};
+use crate::model::amount::counted;
 use crate::model::id::RepositoryId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +51,8 @@ async fn look(shared: &Shared, after: RepositoryId) -> database::Result<Reposito
     if gone > 0 {
         tracing::info!(
             target: "trued::event", kind = "replicas.forgotten", replicas = gone,
-            "{gone} replicas of lost fileservers are forgotten: as many as are wanted stand elsewhere",
+            "forgotten: {} of lost fileservers, of which as many as are wanted stand elsewhere",
+            counted(gone, "replica"),
         );
     }
     drains::note(&shared.database).await?;

@@ -5,8 +5,9 @@
 //! that comes while it still runs is skipped and counted.
 
 use super::Shared;
+use super::edits::{self, Tried};
 use super::evaluation::{self, Ended, Occasion};
-use super::goals::{Board, Running, Seen};
+use super::goals::{Board, How, Running, Seen, Version};
 use super::metrics::add;
 use super::pressure;
 use super::right::Right;
@@ -125,21 +126,23 @@ fn tend(
 }
 
 impl Evaluator {
-    fn goal(&self, name: &str) -> Option<Arc<Goal>> {
+    fn version(&self, name: &str) -> Option<Version> {
         self.running.borrow().get(name).cloned()
     }
 
-    /// Evaluates one goal whenever it is due, or somebody wants it, until it is gone.
+    /// Evaluates one goal whenever it is due, its text is another one, or somebody wants it, until it is gone.
     async fn attend(self: Arc<Self>, name: String, poke: Arc<Notify>, stop: CancellationToken) {
         let lease = format!("goal:{name}");
         let mut right = Right::new(&self.shared.database, &lease, &self.shared.holder, LEASE);
         let mut changes = self.running.clone();
         let mut known = self.last(&name).await;
-        let mut first = true;
-        while let Some(goal) = self.goal(&name) {
+        let (mut first, mut tried) = (true, None);
+        while let Some(version) = self.version(&name) {
             let now = self.shared.ask_now().await;
-            let due = self.due(&goal, now);
-            let at = if first && overdue(known.as_ref(), due, now) { now } else { due.at };
+            let due = self.due(&version.goal, now);
+            let soon = edits::soon(&version, known.as_ref(), tried.as_ref(), now);
+            let late = first && overdue(known.as_ref(), due, now);
+            let at = if late { now } else { soon.map_or(due.at, |soon| soon.max(now).min(due.at)) };
             let wait = Duration::from_millis(u64::try_from(at - now).unwrap_or(0));
             let wanted = tokio::select! {
                 () = stop.cancelled() => break,
@@ -149,15 +152,16 @@ impl Evaluator {
                 _ = changes.changed() => continue,
             };
             first = false;
-            let Some(goal) = self.goal(&name) else { break };
+            let Some(version) = self.version(&name) else { break };
             let ended = tokio::select! {
                 () = stop.cancelled() => break,
-                ended = self.turn(&goal, due, wanted, known.as_ref(), &mut right) => ended,
+                ended = self.turn(&version, due, wanted, known.as_ref(), &mut right) => ended,
             };
             right.release().await;
             if ended {
                 known = self.last(&name).await.or(known);
-                self.count_skipped(&goal, at);
+                tried = Some(Tried { digest: version.goal.digest.clone(), at: self.shared.now() });
+                self.count_skipped(&version.goal, at);
             }
         }
         right.release().await;
@@ -166,12 +170,13 @@ impl Evaluator {
     /// One turn: the lease, then the evaluation under it. `false`: it was not our turn.
     async fn turn(
         &self,
-        goal: &Goal,
+        version: &Version,
         due: Due,
         wanted: bool,
         known: Option<&GoalStatus>,
         right: &mut Right,
     ) -> bool {
+        let goal = &*version.goal;
         let deadline = Instant::now() + PATIENCE;
         while !right.held().await {
             if Instant::now() >= deadline {
@@ -189,13 +194,16 @@ impl Evaluator {
         let period = if wanted { Duration::ZERO } else { duration(due.period) };
         let occasion = Occasion { goal, period, before: last.map(|last| last.state) };
         let began = Instant::now();
-        let work = evaluation::evaluate(&self.shared, &self.suspects, occasion);
+        let work = self.work(version, occasion);
         tokio::pin!(work);
         loop {
             tokio::select! {
                 ended = &mut work => {
                     self.rest(permit, began.elapsed());
-                    self.tell(goal, ended).await;
+                    if let Some(how) = ended {
+                        let seen = Seen { goal: goal.name.clone(), digest: goal.digest.clone(), how };
+                        let _ = self.seen.send(seen).await;
+                    }
                     return true;
                 }
                 () = tokio::time::sleep(RENEW) => {
@@ -208,14 +216,15 @@ impl Evaluator {
         }
     }
 
-    async fn tell(&self, goal: &Goal, ended: Ended) {
-        let late = match ended {
-            Ended::Whole => None,
-            Ended::Late(why) => Some(why),
-            Ended::Failed => return,
-        };
-        let seen = Seen { goal: goal.name.clone(), digest: goal.digest.clone(), late };
-        let _ = self.seen.send(seen).await;
+    /// The evaluation, and what it says of its version; none: nothing.
+    async fn work(&self, version: &Version, occasion: Occasion<'_>) -> Option<How> {
+        match (evaluation::evaluate(&self.shared, &self.suspects, occasion).await, &version.before) {
+            (Ended::Whole, _) => Some(How::Whole),
+            (Ended::Late(why), Some(before)) => {
+                Some(How::Late(why, edits::examine(&self.shared, &version.goal, before).await))
+            }
+            _ => None,
+        }
     }
 
     /// While the database is slow, the place of an evaluation stays empty for a while after it.
@@ -272,23 +281,12 @@ fn duration(millis: Millis) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::goal_status;
     use super::*;
 
     #[test]
     fn what_is_unknown_is_looked_at_again_at_once_and_what_was_judged_in_time_is_not() {
-        let seen = |state, finished_at| GoalStatus {
-            goal: "probe".into(),
-            state,
-            findings: 0,
-            at_least: false,
-            evaluated_at: finished_at,
-            finished_at,
-            took_ms: None,
-            error: None,
-            failures: 0,
-            file_error: None,
-            digest: None,
-        };
+        let seen = |state, finished_at| GoalStatus { state, finished_at, ..goal_status("probe") };
         let due = Due { at: 2_000, period: 1_000 };
         assert!(overdue(None, due, 1_500));
         assert!(overdue(Some(&seen(GoalState::Unknown, Some(1_400))), due, 1_500));

@@ -10,6 +10,7 @@ use crate::database::goals::{self, record_failure};
 use crate::goal::Goal;
 use crate::goal::session::Evaluated;
 use crate::model::Millis;
+use crate::model::amount::counted;
 use crate::model::attempt::Step;
 use crate::model::finding::Exception;
 use crate::model::goal::{GoalState, Mode};
@@ -167,6 +168,7 @@ fn merge_into(shared: &Shared, goal: &Goal, began_at: Millis) -> MergeInto {
     });
     MergeInto {
         goal: goal.name.clone(),
+        digest: goal.digest.clone(),
         subject: goal.subject,
         repair,
         last_copies: goal.last_copies,
@@ -203,9 +205,8 @@ fn succeeded(shared: &Shared, occasion: &Occasion<'_>, merged: Merged, took: Dur
     let counts = match (merged.returned, merged.opened) {
         (0, _) => String::new(),
         (returned, opened) => {
-            let end = if returned == 1 { "" } else { "s" };
             let new = if opened == 0 { String::new() } else { format!(", {opened} of them new") };
-            format!(": {bound}{returned} exception{end}{new}")
+            format!(": {bound}{}{new}", counted(returned, "exception"))
         }
     };
     tracing::info!(

@@ -1,7 +1,8 @@
 //! The goals that run now: looked at again and again in their directory, declared in SQL.
 
 use super::Shared;
-use crate::database::goals::{Declared, declare};
+use super::edits::Verdict;
+use crate::database::goals::{Declared, declare, states};
 use crate::database::settings;
 use crate::goal::Goal;
 use crate::goal::library::{Entry, Library};
@@ -11,7 +12,16 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The goals that run, by name.
-pub(super) type Running = BTreeMap<String, Arc<Goal>>;
+pub(super) type Running = BTreeMap<String, Version>;
+
+/// The version of a goal that runs, with what is set over it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Version {
+    /// It.
+    pub(super) goal: Arc<Goal>,
+    /// The version to fall back on, as long as this one has not shown that it comes to an end.
+    pub(super) before: Option<Arc<Goal>>,
+}
 
 /// How a version of a goal was evaluated.
 #[derive(Debug)]
@@ -20,8 +30,17 @@ pub(super) struct Seen {
     pub(super) goal: String,
     /// The version's text.
     pub(super) digest: String,
-    /// That it took too long, in words; none: it came to its end.
-    pub(super) late: Option<String>,
+    /// How.
+    pub(super) how: How,
+}
+
+/// How an evaluation of a version ended.
+#[derive(Debug)]
+pub(super) enum How {
+    /// All of its rows came.
+    Whole,
+    /// It took too long, in words, and what that says of an edit.
+    Late(String, Verdict),
 }
 
 /// Loads goals and tells who evaluates them.
@@ -50,13 +69,17 @@ impl Board {
         self.running.subscribe()
     }
 
-    /// Takes note of how a version of a goal was evaluated. `true`: the one before it runs from now on.
+    /// Takes note of how a version of a goal was evaluated. `true`: it is to be evaluated again, the one before it or
+    /// the same, which was late by chance.
     pub(super) fn note(&mut self, seen: &Seen) -> bool {
-        match &seen.late {
-            None => self.library.ended(&seen.goal, &seen.digest),
-            Some(why) => return self.library.too_long(&seen.goal, &seen.digest, why),
+        match &seen.how {
+            How::Late(_, Verdict::Unknown) => false,
+            How::Late(why, Verdict::GivesWay) => self.library.give_way(&seen.goal, &seen.digest, why),
+            How::Whole | How::Late(_, Verdict::Ends) => {
+                self.library.ended(&seen.goal, &seen.digest);
+                matches!(seen.how, How::Late(..))
+            }
         }
-        false
     }
 
     /// Looks at the files again; `false` when that, or telling SQL, failed.
@@ -64,6 +87,15 @@ impl Board {
         if let Err(problem) = self.library.reload().await {
             tracing::error!(error = problem.message, "goal files could not be read; what runs goes on");
             return false;
+        }
+        if self.library.is_open() {
+            match states(&self.shared.database).await {
+                Ok(states) => self.library.heed(&states),
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "goal states could not be read");
+                    return false;
+                }
+            }
         }
         let Some(running) = self.running().await else { return false };
         let declared: Vec<_> = self.library.entries().map(declared).collect();
@@ -104,10 +136,14 @@ impl Board {
         }));
         let (mut running, mut wrong) = (Running::new(), Vec::new());
         for goal in self.library.running() {
-            let (set, errors) = setting::over(goal, &all);
+            let set = |goal: &Arc<Goal>| {
+                let (set, errors) = setting::over(goal, &all);
+                (if set == **goal { Arc::clone(goal) } else { Arc::new(set) }, errors)
+            };
+            let before = self.library.before(&goal.name).map(|before| set(before).0);
+            let (set, errors) = set(goal);
             wrong.extend(errors.into_iter().map(|error| format!("{}: {error}", goal.name)));
-            let same = set == **goal;
-            running.insert(goal.name.clone(), if same { Arc::clone(goal) } else { Arc::new(set) });
+            running.insert(goal.name.clone(), Version { goal: set, before });
         }
         if self.wrong != wrong {
             for error in &wrong {
@@ -140,5 +176,6 @@ fn declared(entry: &Entry) -> Declared {
         goal: entry.name.clone(),
         digest: entry.running.as_ref().map(|goal| goal.digest.clone()),
         file_error: entry.error.clone(),
+        gave_way: entry.gave_way.clone(),
     }
 }

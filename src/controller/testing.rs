@@ -10,6 +10,7 @@ use crate::goal::session::Source;
 use crate::model::chance::Chance;
 use crate::model::checksum::Checksum;
 use crate::model::fleet::{Fileserver, Health, Intent, ObjectFormat};
+use crate::model::goal::{GoalState, GoalStatus};
 use crate::model::grant::{Enrolment, Part, Role};
 use crate::model::id::{FileserverId, RackId, RepositoryId};
 use crate::model::wire::{InventoryEntry, InventoryPage, Status};
@@ -57,6 +58,26 @@ pub(crate) fn fileserver(id: i64) -> Fileserver {
         git_version: None,
         inventory_generation: 0,
         seen_at: Some(0),
+    }
+}
+
+/// A goal that was never evaluated.
+pub(super) fn goal_status(goal: &str) -> GoalStatus {
+    GoalStatus {
+        goal: goal.into(),
+        state: GoalState::Unknown,
+        findings: 0,
+        at_least: false,
+        evaluated_at: None,
+        finished_at: None,
+        took_ms: None,
+        error: None,
+        failures: 0,
+        file_error: None,
+        digest: None,
+        ended: None,
+        gave_way: None,
+        gave_way_at: None,
     }
 }
 
@@ -145,6 +166,10 @@ impl Stage {
 
     pub(super) fn goal(&self, name: &str, text: &str) {
         std::fs::write(self.directory.path().join(format!("{name}.sql")), text).unwrap();
+    }
+
+    pub(super) fn remove_goal(&self, name: &str) {
+        std::fs::remove_file(self.directory.path().join(format!("{name}.sql"))).unwrap();
     }
 
     /// A repository with copies on the first so many fileservers.

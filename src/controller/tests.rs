@@ -34,6 +34,7 @@ macro_rules! on_each_engine {
     )+ };
 }
 
+mod edits;
 mod escalation;
 mod floods;
 

@@ -14,7 +14,7 @@ use crate::model::id::EvaluationId;
 pub async fn states(db: &Database) -> Result<Vec<GoalStatus>> {
     let rows: Vec<GoalStateRow> = on!(db, p => sqlx::query_as(
         "/* goals::states */ SELECT goal, state, findings, at_least, evaluated_at, finished_at, took_ms, error, \
-                failures, file_error, digest FROM goal_states ORDER BY goal",
+                failures, file_error, digest, ended, gave_way, gave_way_at FROM goal_states ORDER BY goal",
     )
     .fetch_all(p).await)
     .doing("reading the goals' states")?;
@@ -37,16 +37,21 @@ async fn try_declare(db: &Database, goals: &[Declared]) -> Result<()> {
     let mut tx = Tx::begin(db).await?;
     for goal in goals {
         within!(&mut tx, c => sqlx::query(
-            "/* goals::declare */ INSERT INTO goal_states (goal, state, digest, file_error) \
-             VALUES ($1, 'unknown', $2, $3) \
+            "/* goals::declare */ INSERT INTO goal_states (goal, state, digest, file_error, gave_way, gave_way_at) \
+             SELECT $1, 'unknown', $2, $3, $4, CASE WHEN CAST($4 AS TEXT) IS NULL THEN NULL ELSE now END \
+               FROM clock WHERE true \
              ON CONFLICT (goal) DO UPDATE SET digest = excluded.digest, file_error = excluded.file_error, \
+                gave_way = excluded.gave_way, \
+                gave_way_at = CASE WHEN goal_states.gave_way IS DISTINCT FROM excluded.gave_way \
+                                   THEN excluded.gave_way_at ELSE goal_states.gave_way_at END, \
                 state = CASE WHEN excluded.digest IS NULL THEN 'unknown' ELSE goal_states.state END, \
                 error = CASE WHEN excluded.digest IS NULL THEN excluded.file_error ELSE goal_states.error END \
               WHERE goal_states.digest IS DISTINCT FROM excluded.digest \
                  OR goal_states.file_error IS DISTINCT FROM excluded.file_error \
+                 OR goal_states.gave_way IS DISTINCT FROM excluded.gave_way \
                  OR (excluded.digest IS NULL AND goal_states.state <> 'unknown')",
         )
-        .bind(&goal.goal).bind(&goal.digest).bind(&goal.file_error)
+        .bind(&goal.goal).bind(&goal.digest).bind(&goal.file_error).bind(&goal.gave_way)
         .execute(c).await.map(drop))
         .doing(doing)?;
     }
@@ -128,6 +133,8 @@ pub struct Declared {
     pub digest: Option<String>,
     /// Why the file on disk is not what runs.
     pub file_error: Option<String>,
+    /// Digest of the text on disk, where it never came to an end and the version before it runs in its place.
+    pub gave_way: Option<String>,
 }
 
 /// An evaluation that did not finish: the goal is unknown, nothing else changes.

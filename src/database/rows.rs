@@ -264,8 +264,8 @@ impl TryFrom<AttemptRow> for Attempt {
     }
 }
 
-/// `goal, state, findings, at_least, evaluated_at, finished_at, took_ms, error, failures, file_error, digest` of
-/// `goal_states`.
+/// `goal, state, findings, at_least, evaluated_at, finished_at, took_ms, error, failures, file_error, digest, ended,
+/// gave_way, gave_way_at` of `goal_states`.
 #[derive(Debug, sqlx::FromRow)]
 pub(crate) struct GoalStateRow {
     goal: String,
@@ -279,6 +279,9 @@ pub(crate) struct GoalStateRow {
     failures: i64,
     file_error: Option<String>,
     digest: Option<String>,
+    ended: Option<String>,
+    gave_way: Option<String>,
+    gave_way_at: Option<Millis>,
 }
 
 impl TryFrom<GoalStateRow> for GoalStatus {
@@ -297,6 +300,9 @@ impl TryFrom<GoalStateRow> for GoalStatus {
             failures: row.failures,
             file_error: row.file_error,
             digest: row.digest,
+            ended: row.ended,
+            gave_way: row.gave_way,
+            gave_way_at: row.gave_way_at,
         })
     }
 }

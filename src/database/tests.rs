@@ -121,6 +121,7 @@ fn repository_rows(ids: impl IntoIterator<Item = i64>) -> Vec<Exception> {
 fn goal(name: &str, began_at: Millis) -> super::findings::MergeInto {
     super::findings::MergeInto {
         goal: name.to_owned(),
+        digest: "d".to_owned(),
         subject: SubjectKind::Repository,
         repair: Some("re-replicate".to_owned()),
         last_copies: false,

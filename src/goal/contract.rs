@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 
 /// Columns that a row may have; more would be no summary for people.
 const MAX_COLUMNS: usize = 64;
+/// Columns that an error lists.
+const LISTED: usize = 12;
 /// Characters of a reason that are kept.
 const MAX_REASON: usize = 300;
 /// Characters of a text in the evidence that are kept.
@@ -109,11 +111,25 @@ fn subject_column(kind: SubjectKind, name: &str, columns: &[Column]) -> Result<(
         return Ok(());
     }
     let near = nearest(name, columns.iter().map(|column| column.name.as_str()));
-    let more = near.map_or_else(String::new, |near| format!("; column \"{near}\": did you mean \"{name}\"?"));
+    let more = near.map_or_else(
+        || returned(name, columns),
+        |near| format!("; column \"{near}\": did you mean \"{name}\"?"),
+    );
     Err((
         format!("column \"{name}\" is missing: a goal about a {kind} returns it{more}"),
         near.map(str::to_owned),
     ))
+}
+
+/// What a query returns instead, and how a column gets the name.
+fn returned(name: &str, columns: &[Column]) -> String {
+    let plain = if name == "key" { "name" } else { "id" };
+    let has = columns.iter().any(|column| column.name == plain);
+    let example = if has { format!("; write `{plain} AS {name}`") } else { String::new() };
+    let all: Vec<_> = columns.iter().take(LISTED).map(|column| column.name.as_str()).collect();
+    let more =
+        if columns.len() > LISTED { format!(" and {} more", columns.len() - LISTED) } else { String::new() };
+    format!("{example} (it returns {}{more})", all.join(", "))
 }
 
 fn typed(columns: &[Column], name: &str, wanted: &Type) -> Result<(), (String, Option<String>)> {
@@ -247,6 +263,11 @@ mod tests {
         let near = check(SubjectKind::Repository, &columns(&[("repo_id", Type::Number)])).unwrap_err();
         assert!(near.0.contains("did you mean \"repository_id\"?"), "{}", near.0);
         assert_eq!(near.1.as_deref(), Some("repo_id"));
+        let plain = columns(&[("id", Type::Number), ("name", Type::Text)]);
+        let plain = check(SubjectKind::Repository, &plain).unwrap_err().0;
+        assert!(plain.ends_with("; write `id AS repository_id` (it returns id, name)"), "{plain}");
+        let other = check(SubjectKind::Key, &columns(&[("zorkmid", Type::Text)])).unwrap_err().0;
+        assert!(other.ends_with("returns it (it returns zorkmid)"), "{other}");
         for wrong in [
             columns(&[("repository_id", Type::Text)]),
             columns(&[("repository_id", Type::Number), ("priority", Type::Text)]),

@@ -209,7 +209,7 @@ fn read(path: &Path, text: &str, engine: Engine) -> Result<Goal, At> {
         summary: keys.required("summary")?.value.to_owned(),
         subject,
         schedule: keys.schedule()?,
-        timeout: keys.positive("timeout", value::DURATION_FORM, value::duration)?.unwrap_or(30_000),
+        timeout: keys.timeout()?.unwrap_or(30_000),
         max_rows: keys.positive("max-rows", "a whole number", integer)?.map_or(500_000, i64::unsigned_abs),
         mode: keys.word("mode", Mode::ALL, Mode::as_str)?.unwrap_or(Mode::Repair),
         in_a_row: keys.in_a_row()?,
@@ -348,6 +348,12 @@ impl<'a> Keys<'a> {
         number.map(Some).ok_or_else(|| bad(line, &format!("{form}, above 0"), ""))
     }
 
+    fn timeout(&self) -> Result<Option<i64>, At> {
+        let hint = self.find("timeout").map_or_else(String::new, |line| value::duration_hint(line.value));
+        let read = self.positive("timeout", value::DURATION_FORM, value::duration);
+        read.map_err(|at| At::new(at.offset, at.message + &hint))
+    }
+
     fn in_a_row(&self) -> Result<u32, At> {
         let number = self.positive("for", "a whole number of evaluations", integer)?.unwrap_or(1);
         let line = self.find("for");
@@ -363,7 +369,8 @@ impl<'a> Keys<'a> {
             let why = if five {
                 "; five fields lack the seconds, which come first".to_owned()
             } else {
-                format!("; {error}")
+                // The first lines of it draw an arrow below the text.
+                error.to_string().lines().last().map_or_else(String::new, |why| format!("; {}", why.trim()))
             };
             bad(line, form, &why)
         })?;

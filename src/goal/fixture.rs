@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 mod away;
 mod expected;
+mod given;
 mod read;
 mod scratch;
 mod values;
@@ -268,7 +269,15 @@ impl Fixture {
     /// # Errors
     /// Naming file, line and column, the case, the key and what is allowed.
     pub fn parse(path: &Path, text: &str) -> Result<Self, FixtureError> {
-        read::read(path, text)
+        read::read(path, text, None)
+    }
+
+    /// The same, and what is expected must be what a goal about this kind of subject can return.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_for(path: &Path, text: &str, kind: SubjectKind) -> Result<Self, FixtureError> {
+        read::read(path, text, Some(kind))
     }
 }
 

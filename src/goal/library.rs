@@ -8,7 +8,8 @@
 
 use super::file::{Goal, MAX_FILE_BYTES, stem};
 use super::session::{Problem, Source};
-use crate::model::goal::SubjectKind;
+use super::setting::{self, Setting};
+use crate::model::goal::{GoalStatus, SubjectKind};
 use futures::stream::{self, StreamExt as _};
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
+mod fallbacks;
+
 pub use super::shipped::{shipped, write_shipped};
+pub use fallbacks::Fallbacks;
 
 /// Goals of one directory; a fleet has dozens.
 const MAX_FILES: usize = 1_000;
@@ -41,6 +45,17 @@ pub struct Entry {
     pub running: Option<Arc<Goal>>,
     /// Why the text on disk is not what runs: `goals/x.sql:7:12: …`.
     pub error: Option<String>,
+    /// Digest of the text on disk, where it never came to an end and the version before it runs in its place.
+    pub gave_way: Option<String>,
+}
+
+impl Entry {
+    /// The same, with these settings over what runs.
+    #[must_use]
+    pub fn set(&self, over: &[Setting]) -> Self {
+        let running = self.running.as_ref().map(|goal| Arc::new(setting::over(goal, over).0));
+        Self { running, ..self.clone() }
+    }
 }
 
 /// The goals of one directory.
@@ -50,6 +65,7 @@ pub struct Library {
     source: Source,
     repairs: Repairs,
     slots: BTreeMap<String, Slot>,
+    fallbacks: Fallbacks,
     gone_after: Duration,
 }
 
@@ -77,8 +93,9 @@ impl Library {
     /// # Errors
     /// When the directory is missing or cannot be read.
     pub async fn load(dir: &Path, source: Source, repairs: Repairs) -> Result<Self, Problem> {
+        let (slots, fallbacks) = (BTreeMap::new(), Fallbacks::default());
         let mut library =
-            Self { dir: dir.to_owned(), source, repairs, slots: BTreeMap::new(), gone_after: GONE_AFTER };
+            Self { dir: dir.to_owned(), source, repairs, slots, fallbacks, gone_after: GONE_AFTER };
         let found = library.read().await?;
         library.judge(found).await;
         Ok(library)
@@ -102,8 +119,8 @@ impl Library {
         Ok(changed || missed)
     }
 
-    /// Notes whose file is gone: the last good version runs on for a while, with an error. What never ran goes at
-    /// once. Returns whether any entry is another than before.
+    /// Notes whose file is gone: the last good version runs on for a while, with an error. What has no good version
+    /// goes at once; what has one and never came to an end does when SQL says so ([`Self::heed`]). Returns whether any entry is another than before.
     fn miss(&mut self, is_gone: impl Fn(&str) -> bool) -> bool {
         let (now, before) = (Instant::now(), self.slots.len());
         let mut changed = false;
@@ -124,6 +141,33 @@ impl Library {
         let keep = |slot: &Slot| slot.gone.is_none_or(|since| now - since < self.gone_after);
         self.slots.retain(|_, slot| slot.gone.is_none() || (slot.entry.running.is_some() && keep(slot)));
         changed || self.slots.len() != before
+    }
+
+    /// The same, sharing with other libraries of the process what edits gave way to.
+    #[must_use]
+    pub fn with(self, fallbacks: &Fallbacks) -> Self {
+        Self { fallbacks: fallbacks.clone(), ..self }
+    }
+
+    /// Whether SQL may know more of an entry: of a version that came to no end here yet, or of one whose file is gone.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let is_open = |slot: &Slot| slot.before.is_some() || slot.gone.is_some();
+        !self.fallbacks.is_empty() || self.slots.values().any(is_open)
+    }
+
+    /// Takes over what SQL knows, from whichever controller: a version that was evaluated to its end needs no other to
+    /// fall back on, one that gave way does so here, and a goal whose file is gone has nothing to lose if none of its
+    /// evaluations ever came to an end: it goes at once.
+    pub fn heed(&mut self, states: &[GoalStatus]) {
+        self.slots.retain(|name, slot| {
+            let state = states.iter().find(|state| state.goal == *name);
+            let barren = state.is_none_or(|state| state.finished_at.is_none());
+            if let Some(state) = state {
+                slot.heed(state, self.fallbacks.get(name));
+            }
+            !(slot.gone.is_some() && barren)
+        });
     }
 
     /// All entries, by name.
@@ -149,16 +193,25 @@ impl Library {
         }
     }
 
-    /// A version of a goal took too long. The one before it runs on, if this one never came to an end: no check finds
-    /// out that a query has none. Returns whether that is so; it lasts until the file has another text.
-    pub fn too_long(&mut self, name: &str, digest: &str, why: &str) -> bool {
+    /// The version to fall back on, as long as the one that runs has not shown that it comes to an end.
+    #[must_use]
+    pub fn before(&self, name: &str) -> Option<&Arc<Goal>> {
+        self.slots.get(name).and_then(|slot| slot.before.as_ref())
+    }
+
+    /// Has a version of a goal give way to the one before it, if it never came to an end: no check finds out that a
+    /// query has none. Returns whether that is so; it lasts until the file has another text.
+    pub fn give_way(&mut self, name: &str, digest: &str, why: &str) -> bool {
         let Some(slot) = self.slots.get_mut(name).filter(|slot| slot.runs(digest)) else { return false };
-        let (Some(before), Some(running)) = (slot.before.take(), &slot.entry.running) else { return false };
+        let Some(running) = &slot.entry.running else { return false };
         let start = running.text.find(running.sql.trim()).unwrap_or(0);
         let why = why.strip_prefix(&format!("{}: ", running.path.display())).unwrap_or(why);
-        slot.entry.error = Some(running.at(start, format!("{why}, and was never evaluated to its end")));
-        slot.entry.running = Some(before);
-        true
+        let error = running.at(start, format!("{why}, and was never evaluated to its end"));
+        let gave_way = slot.give_way(error);
+        if let Some(running) = slot.entry.running.as_ref().filter(|_| gave_way) {
+            self.fallbacks.put(running);
+        }
+        gave_way
     }
 
     /// The directory.
@@ -189,7 +242,7 @@ impl Library {
             if let Some(slot) = self.slots.get_mut(&name) {
                 slot.gone = None;
             }
-            let entry = Entry { name: name.clone(), running: None, error: None };
+            let entry = Entry { name: name.clone(), running: None, error: None, gave_way: None };
             let slot =
                 self.slots.entry(name).or_insert(Slot { entry, judged: None, before: None, gone: None });
             if slot.entry.running.is_none() {
@@ -240,6 +293,26 @@ impl Slot {
         self.entry.running.as_ref().is_some_and(|goal| goal.digest == digest)
     }
 
+    fn heed(&mut self, state: &GoalStatus, fallback: Option<Arc<Goal>>) {
+        let runs = |digest: &Option<String>| digest.as_ref().is_some_and(|digest| self.runs(digest));
+        let is_it = |goal: &Arc<Goal>| state.digest.as_ref() == Some(&goal.digest);
+        if runs(&state.ended) {
+            self.before = None;
+        } else if runs(&state.gave_way)
+            && let Some(before) = self.before.clone().filter(is_it).or_else(|| fallback.filter(is_it))
+        {
+            self.before = Some(before);
+            self.give_way(state.file_error.clone().unwrap_or_default());
+        }
+    }
+
+    fn give_way(&mut self, error: String) -> bool {
+        let Some(before) = self.before.take() else { return false };
+        self.entry.error = Some(error);
+        self.entry.gave_way = self.entry.running.replace(before).map(|edit| edit.digest.clone());
+        true
+    }
+
     /// Lets a goal run whose own database is away since before this start: its evaluations say that it is
     /// unknown, where otherwise it would keep the state it had. It is judged when the database is back.
     fn run_unjudged(&mut self, read: &Read, source: &Source, verdict: &Result<Goal, Problem>) -> bool {
@@ -256,6 +329,7 @@ impl Slot {
 
     /// Takes a verdict; one for which the engine was away is asked for again next time.
     fn settle(&mut self, read: Read, verdict: Result<Goal, Problem>) -> bool {
+        self.entry.gave_way = None;
         let (error, running) = match verdict {
             Ok(goal) => (None, Some(Arc::new(goal))),
             Err(problem) => {

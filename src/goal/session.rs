@@ -94,8 +94,9 @@ impl Source {
     /// # Errors
     /// Naming file, line and column.
     pub async fn check(&self, goal: &Goal) -> Result<(), Problem> {
-        placeable(goal)?;
+        // Whether there is such a database comes before what it could not be asked for.
         let place = self.place(goal)?;
+        placeable(goal)?;
         let trace = postgres::Trace::default();
         let asking = async {
             match place {

@@ -55,6 +55,16 @@ pub fn strangers(settings: &[Setting], goals: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// What does not fit the goals that it is set over, a sentence for each.
+#[must_use]
+pub fn misfits<'a>(settings: &[Setting], goal: impl Fn(&str) -> Option<&'a Goal>) -> Vec<String> {
+    let misfit = |one: &Setting| {
+        let why = put(&mut goal(&one.goal)?.clone(), &one.name, &one.value).err()?;
+        Some(format!("{}: goal.{}.{}: {why}", one.origin, one.goal, one.name))
+    };
+    settings.iter().filter_map(misfit).collect()
+}
+
 /// What may be set over this goal, each with the name that `set` and `unset` take.
 fn keys(goal: &Goal) -> impl Iterator<Item = String> + '_ {
     let params = goal.params.keys().map(|name| format!("param.{name}"));

@@ -8,7 +8,7 @@
 
 use super::Engine;
 use super::functions;
-use super::text::{At, did_you_mean};
+use super::text::{At, nearest};
 use super::token::{Kind, Token, tokens};
 
 /// One admitted statement.
@@ -236,12 +236,13 @@ impl Query {
 }
 
 fn unknown_name(offset: usize, name: &str, known: &[String]) -> At {
-    let near = did_you_mean(name, known.iter().map(String::as_str));
+    let meant = nearest(name, known.iter().map(String::as_str));
+    let hint = match meant {
+        Some(near) => format!("did you mean :{near}?"),
+        None => format!("declare it with `-- param: {name} = …`"),
+    };
     let known = known.iter().map(|one| format!(":{one}")).collect::<Vec<_>>().join(", ");
-    At::new(
-        offset,
-        format!("unknown parameter :{name}{near}; declare it with `-- param: {name} = …` (known: {known})"),
-    )
+    At::new(offset, format!("unknown parameter :{name}; {hint} (known: {known})"))
 }
 
 #[cfg(test)]

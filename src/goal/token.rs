@@ -115,7 +115,10 @@ impl Reader<'_> {
             b'0'..=b'9' => self.number(),
             b'.' if self.peek(1).is_some_and(|next| next.is_ascii_digit()) => self.number(),
             _ if is_word_start(first) => self.word()?,
-            b'?' | b'@' | b'#' if self.engine == Engine::Sqlite => {
+            b'#' if self.engine == Engine::Sqlite => {
+                return Err(At::new(start, "a comment begins with --, and # means nothing here"));
+            }
+            b'?' | b'@' if self.engine == Engine::Sqlite => {
                 return Err(At::new(
                     start,
                     "a parameter is written :name and declared with -- param: name = value",

@@ -4,6 +4,7 @@
 //! query gets is a bound value of that type, never text.
 
 use crate::model::Millis;
+use crate::model::amount::fraction_hint;
 
 /// What a name in a query is bound to.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +46,16 @@ const SIZES: [(&str, i64); 10] = [
 
 /// What bytes may look like, for error messages.
 pub const BYTES_FORM: &str = "a number of bytes, like 1073741824 or \"1 GiB\"";
+
+/// What a text that is no duration ought to have been, with a `; ` before it where that is known.
+#[must_use]
+pub fn duration_hint(text: &str) -> String {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("; the unit is missing: {text}s, if these are seconds");
+    }
+    let fraction = fraction_hint(text);
+    if fraction.is_empty() { unit_hint(text, &DURATIONS) } else { fraction }
+}
 
 /// What a duration may look like, for error messages.
 pub const DURATION_FORM: &str = "a duration such as 500ms, 30s, 5m, 2h or 7d";
@@ -115,7 +126,10 @@ pub fn duration(text: &str) -> Option<Millis> {
 /// # Errors
 /// With the units there are, and the one that was meant.
 pub fn size(text: &str) -> Result<i64, String> {
-    scaled(text, &SIZES).ok_or_else(|| format!("\"{text}\" is not {BYTES_FORM}{}", unit_hint(text, &SIZES)))
+    scaled(text, &SIZES).ok_or_else(|| match fraction_hint(text) {
+        hint if hint.is_empty() => format!("\"{text}\" is not {BYTES_FORM}{}", unit_hint(text, &SIZES)),
+        hint => format!("\"{text}\" is not {BYTES_FORM}{hint}"),
+    })
 }
 
 /// A percentage from 0 to 100, without its sign.
@@ -140,6 +154,10 @@ fn scaled(text: &str, units: &[(&str, i64)]) -> Option<i64> {
 }
 
 fn wrong(text: &str) -> String {
+    let fraction = fraction_hint(text);
+    if !fraction.is_empty() {
+        return format!("\"{text}\" is no value{fraction}");
+    }
     let units: Vec<_> = DURATIONS.iter().chain(&SIZES).copied().collect();
     format!(
         "\"{text}\" is no value: write {DURATION_FORM}, a size such as 100MiB or 2GB, a percentage such as 20%, \
@@ -205,6 +223,16 @@ mod tests {
         for text in ["0x10", "101%", "9223372036854775807d"] {
             assert!(!Value::parse(text).unwrap_err().contains("did you mean"), "{text}");
         }
+        for (text, meant) in
+            [("1.5GiB", "1536MiB"), ("1,5 GiB", "1536MiB"), ("0.5h", "30m"), ("2.5TB", "2500GB")]
+        {
+            let said = Value::parse(text).unwrap_err();
+            assert_eq!(said, format!("\"{text}\" is no value; fractions are not allowed: write {meant}"));
+        }
+        let said = size("1.5GiB").unwrap_err();
+        assert!(said.ends_with("\"1 GiB\"; fractions are not allowed: write 1536MiB"), "{said}");
+        assert_eq!(duration_hint("1.5s"), "; fractions are not allowed: write 1500ms");
+        assert_eq!(duration_hint("30"), "; the unit is missing: 30s, if these are seconds");
         assert_eq!(size("1 GiB"), Ok(1 << 30));
         let said = size("1 gib").unwrap_err();
         assert!(

@@ -8,6 +8,7 @@ use crate::database::drains::Drain;
 use crate::database::report::{self, BacklogCounts, tally, work};
 use crate::database::{self, Database};
 use crate::model::Millis;
+use crate::model::amount::counted;
 use crate::model::brake::{BLIND, Brake, START};
 use crate::model::finding::FindingState;
 use crate::model::fleet::{Fileserver, Health, Intent};
@@ -35,6 +36,7 @@ pub const ALL: &[&str] = &[
     "GOAL_DEAD",
     "GOAL_STALE",
     "GOAL_INVALID",
+    "SETTING_UNFIT",
     "GOAL_BRAKED",
     "BACKLOG_STALLED",
     "DRAIN_STALLED",
@@ -61,6 +63,8 @@ pub struct Facts<'a> {
     pub lost: &'a [String],
     /// Repairs that could start for [`STALLED_AFTER`] and of which nothing was done or failed meanwhile.
     pub stalled: &'a [Stalled],
+    /// What is set over goals and does nothing, a sentence for each.
+    pub unfit: &'a [String],
     /// What is wrong with the database, if something is.
     pub sql: Option<&'a str>,
     /// What is wrong with Redis, if it is used and something is.
@@ -136,6 +140,7 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
         "GOAL_DEAD" => goals::dead(facts),
         "GOAL_STALE" => goals::stale(facts),
         "GOAL_INVALID" => goals::invalid(facts),
+        "SETTING_UNFIT" => goals::unfit(facts),
         "GOAL_BRAKED" => goal_braked(facts),
         "BACKLOG_STALLED" => backlog_stalled(facts),
         "REDIS_AWAY" => redis_away(facts),
@@ -149,7 +154,9 @@ type Said = Option<(String, String)>;
 
 fn last_copy(facts: &Facts<'_>) -> Said {
     let one = facts.goals.iter().find(|one| one.goal == "last-copies-safe" && one.findings > 0)?;
-    let sentence = format!("{} repositories have one good copy left of several wanted", one.findings);
+    let have = if one.findings == 1 { "has" } else { "have" };
+    let many = counted(one.findings, "repository");
+    let sentence = format!("{many} {have} one good copy left of several wanted");
     Some((sentence, "trued backlog --goal last-copies-safe".to_owned()))
 }
 
@@ -176,13 +183,16 @@ fn history_lost(facts: &Facts<'_>) -> Said {
 fn unknown_repository(facts: &Facts<'_>) -> Said {
     let names = named(facts.unknown.iter().map(|(name, _)| name.as_str()))?;
     let copies: i64 = facts.unknown.iter().map(|(_, copies)| copies).sum();
-    let sentence = format!("{copies} copies of repositories that nothing knows of stand on {names}");
+    let stand = if copies == 1 { "stands" } else { "stand" };
+    let copies = counted(copies, "copy");
+    let sentence = format!("{copies} of repositories that nothing knows of {stand} on {names}");
     Some((sentence, "did the database go back? Nothing of them is removed; a person decides".to_owned()))
 }
 
 fn repository_stuck(facts: &Facts<'_>) -> Said {
     let stuck = facts.backlog.of(FindingState::Stuck);
-    let sentence = format!("{stuck} findings need a person: their repairs do not help");
+    let need = if stuck == 1 { "needs a person: its repair does" } else { "need a person: their repairs do" };
+    let sentence = format!("{} {need} not help", counted(stuck, "finding"));
     (stuck > 0).then(|| (sentence, "trued backlog --state stuck, then trued why SUBJECT".to_owned()))
 }
 
@@ -202,16 +212,20 @@ fn backlog_stalled(facts: &Facts<'_>) -> Said {
     let minutes = (facts.now - one.since) / 60_000;
     let others = match facts.stalled.len() {
         1 => String::new(),
+        2 => ", and so does 1 more repair".to_owned(),
         many => format!(", and so do {} more repairs", many - 1),
     };
     let what = match (&one.waits, one.in_flight) {
         (Some(waits), _) => format!("; most wait because {waits}"),
         (None, 0) => "; nothing of it was started: no controller dispatches".to_owned(),
+        (None, 1) => "; its 1 attempt does not end".to_owned(),
         (None, many) => format!("; its {many} attempts do not end"),
     };
     let sentence = format!(
-        "{} findings could be repaired by {} for {minutes} minutes and nothing of it ended{what}{others}",
-        one.ready, one.repair,
+        "{} could be repaired by {} for {} and nothing of it ended{what}{others}",
+        counted(one.ready, "finding"),
+        one.repair,
+        counted(minutes, "minute"),
     );
     let hint = match one.in_flight {
         0 => "trued limits show, then the controllers' logs",
@@ -236,7 +250,7 @@ fn drain_stalled(facts: &Facts<'_>) -> Said {
     let all: Vec<&Drain> = facts.drains.iter().filter(stalled).collect();
     let names = named(all.iter().map(|one| one.name.as_str()))?;
     let left: i64 = all.iter().map(|one| one.left).sum();
-    let sentence = format!("{names}: {left} copies are left, and none went for ten minutes");
+    let sentence = format!("{names}: {} left, and none went for ten minutes", counted(left, "copy"));
     Some((sentence, "trued fileserver evacuate NAME --watch names what is in the way".to_owned()))
 }
 
@@ -277,6 +291,9 @@ mod tests {
             failures: 0,
             file_error: None,
             digest: None,
+            ended: None,
+            gave_way: None,
+            gave_way_at: None,
         }
     }
 
@@ -294,6 +311,7 @@ mod tests {
             unknown: &[],
             lost: &[],
             stalled: &[],
+            unfit: &[],
             sql: None,
             redis: None,
             now: 0,
@@ -339,7 +357,7 @@ mod tests {
         let both = said(&[one, idle]);
         assert!(both.sentence.starts_with("999 findings could be repaired by verify"), "{}", both.sentence);
         assert!(
-            both.sentence.ends_with("no controller dispatches, and so do 1 more repairs"),
+            both.sentence.ends_with("no controller dispatches, and so does 1 more repair"),
             "{}",
             both.sentence
         );
@@ -370,7 +388,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let said = raised(drain.clone(), STALLED_AFTER + 1);
-        assert_eq!(said, ["fs-07: 3 copies are left, and none went for ten minutes"]);
+        assert_eq!(said, ["fs-07: 3 copies left, and none went for ten minutes"]);
         assert!(raised(drain.clone(), STALLED_AFTER - 1).is_empty());
         assert!(
             raised(Drain { working: true, ..drain.clone() }, STALLED_AFTER + 1).is_empty(),

@@ -325,7 +325,7 @@ mod tests {
         let named = blocker(found("waiting", Some(full))).unwrap();
         assert_eq!(
             (named.subject.as_str(), named.why.as_str()),
-            ("repository big", "needs 5 bytes, 1 can be placed")
+            ("repository big", "needs 5 B, 1 B can be placed")
         );
         assert_eq!(blocker(found("held", None)).unwrap().why, "held (replicas-suffice)");
     }

@@ -2,7 +2,9 @@
 
 use super::names;
 use super::problem::{Answer, Problem, did_you_mean};
-use super::shapes::{Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRun};
+use super::shapes::{
+    Asked, CheckGoal, CheckedGoal, EvaluateGoals, GoalList, GoalListed, GoalRun, OtherVersion,
+};
 use super::state::Api;
 use super::status::goal_row;
 use super::steering;
@@ -54,7 +56,7 @@ pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Answer<Go
 }
 
 async fn read(api: &Api) -> Result<Vec<GoalListed>, Problem> {
-    let entries = (api.hooks.goals)();
+    let entries = entries(api).await?;
     let states = goals::states(&api.db).await?;
     let pauses = pauses::all(&api.db).await?;
     Ok(states
@@ -81,8 +83,37 @@ fn listed(status: GoalStatus, entry: Option<&Entry>, pauses: &[Pause]) -> GoalLi
         params: goal.map(|goal| header_values(goal, "param")).unwrap_or_default(),
         sql: goal.map(|goal| goal.sql.clone()),
         settings: Vec::new(),
+        other_version: entry.and_then(|entry| other_version(&status, entry)),
         row: goal_row(status, pauses),
     }
+}
+
+/// The version that runs, where it is another one than the text on disk.
+fn other_version(status: &GoalStatus, entry: &Entry) -> Option<OtherVersion> {
+    let shown = &entry.running.as_ref()?.digest;
+    let other = |digest: &str, why| OtherVersion {
+        digest: digest.to_owned(),
+        since: status.gave_way_at,
+        why,
+        shown: digest == shown,
+    };
+    match (&status.digest, &entry.error) {
+        (Some(runs), _) if runs != shown => {
+            let unread = || "no controller has read it yet".to_owned();
+            Some(other(runs, status.file_error.clone().unwrap_or_else(unread)))
+        }
+        (_, Some(why)) => Some(other(shown, why.clone())),
+        _ => None,
+    }
+}
+
+/// The same for the goal of an entry.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn other_version_of(api: &Api, entry: &Entry) -> Result<Option<OtherVersion>, Problem> {
+    let states = goals::states(&api.db).await?;
+    Ok(states.iter().find(|one| one.goal == entry.name).and_then(|status| other_version(status, entry)))
 }
 
 /// What the header says for a key, line by line.
@@ -159,22 +190,33 @@ pub async fn run(
     Path(name): Path<String>,
     Query(how): Query<HowMany>,
 ) -> Answer<GoalRun> {
-    let goal = running(&api, &name)?;
+    let entry = entry(&api, &name).await?;
+    let goal = running(&entry)?;
     let limit = how.limit.unwrap_or(USUAL).min(MOST);
     let (sender, receiver) = mpsc::channel(4);
-    let (evaluated, rows) = tokio::join!(api.source.evaluate(&goal, sender), first(receiver, limit));
+    let (evaluated, rows) = tokio::join!(api.source.evaluate(goal, sender), first(receiver, limit));
     let evaluated = evaluated.map_err(|problem| Problem::failed(problem.message))?;
     let names = names::of(&api, rows.iter().map(|row| &row.subject)).await?;
     let (total, more) = (evaluated.rows, evaluated.more);
-    Ok(Json(GoalRun { goal: name, now: evaluated.now, rows, names, total, more }))
+    let other_version = other_version_of(&api, &entry).await?;
+    Ok(Json(GoalRun { goal: name, now: evaluated.now, rows, names, total, more, other_version }))
 }
 
-/// The files of a goal as they are loaded now.
+/// All goals as they are loaded now, with what is set over them at this moment.
 ///
 /// # Errors
-/// When there is no such goal.
-pub fn entry(api: &Api, name: &str) -> Result<Entry, Problem> {
-    let entries = (api.hooks.goals)();
+/// When the engine fails.
+pub async fn entries(api: &Api) -> Result<Vec<Entry>, Problem> {
+    let over = steering::over(&api.db, &api.configured).await?;
+    Ok((api.hooks.goals)().iter().map(|entry| entry.set(&over)).collect())
+}
+
+/// One of them.
+///
+/// # Errors
+/// When there is no such goal, or the engine fails.
+pub async fn entry(api: &Api, name: &str) -> Result<Entry, Problem> {
+    let entries = entries(api).await?;
     let known: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
     entries.into_iter().find(|entry| entry.name == name).ok_or_else(|| no_such_goal(name, &known))
 }
@@ -182,10 +224,10 @@ pub fn entry(api: &Api, name: &str) -> Result<Entry, Problem> {
 /// The version of a goal that runs.
 ///
 /// # Errors
-/// When there is no such goal, or no good version of it.
-pub fn running(api: &Api, name: &str) -> Result<Arc<Goal>, Problem> {
-    let entry = entry(api, name)?;
-    entry.running.ok_or_else(|| steering::without_version(name, entry.error.as_deref()))
+/// When there is no good version of it.
+pub fn running(entry: &Entry) -> Result<&Arc<Goal>, Problem> {
+    let none = || steering::without_version(&entry.name, entry.error.as_deref());
+    entry.running.as_ref().ok_or_else(none)
 }
 
 /// Keeps the first rows and lets the rest go by, so that all are counted.

@@ -2,6 +2,7 @@
 
 use super::codes::{self, Facts};
 use super::state::Api;
+use super::steering;
 use crate::clock;
 use crate::database::{
     Database, Result, brakes, drains, fileservers, goals, inventory, pauses, pushes, report, suspects,
@@ -90,6 +91,7 @@ impl Sampler {
         let (goals, backlog, fileservers) = (&states, &backlog, &all);
         let unknown = inventory::unknown(db).await?;
         let lost = pushes::history_lost(db).await?;
+        let unfit = steering::unfit(api).await?;
         let (redis, sql) = (api.redis_away(), api.db.standing().trouble());
         let facts = Facts {
             goals,
@@ -100,6 +102,7 @@ impl Sampler {
             unknown: &unknown,
             lost: &lost,
             stalled: &stalled,
+            unfit: &unfit,
             sql: sql.as_deref(),
             redis: redis.as_deref(),
             now,

@@ -18,7 +18,7 @@ pub use work::{
 };
 
 pub use drains::{AskToStop, Blocker, Confirmed, DrainList, DrainRow, DrainShown, Evacuate, MayStop, Named};
-pub use goals::{GoalList, GoalListed};
+pub use goals::{GoalList, GoalListed, OtherVersion};
 pub use references::{ChangeReferences, ReferenceChange, ReferenceChanged, ReferencesChanged, SetHead};
 pub use removals::{AdoptCopy, QuarantinedShown, RemoveRepository, RenameRepository, UndeleteRepository};
 
@@ -411,6 +411,9 @@ pub struct GoalRun {
     pub total: u64,
     /// Whether there are more than it may return.
     pub more: bool,
+    /// Which version runs, where it is not the text on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_version: Option<OtherVersion>,
 }
 
 /// Whether a repository holds the references that were sent.

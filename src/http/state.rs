@@ -67,7 +67,7 @@ pub struct Hooks {
     pub is_vacant: Arc<IsVacant>,
     /// Populates a repository that is empty, by the vote of its copies.
     pub populate: Arc<Populate>,
-    /// The goals as they are loaded now.
+    /// The goals as they are loaded now, as their files say: what is set over them is read when it matters.
     pub goals: Arc<dyn Fn() -> Vec<Entry> + Send + Sync>,
 }
 

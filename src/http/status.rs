@@ -76,6 +76,7 @@ fn blind(api: &Api, trouble: &str) -> Status {
         unknown: &[],
         lost: &[],
         stalled: &[],
+        unfit: &[],
         sql: Some(trouble),
         redis: redis.as_deref(),
         now: 0,
@@ -104,6 +105,7 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
     let unknown = inventory::unknown(&api.db).await?;
     let lost = pushes::history_lost(&api.db).await?;
     let stalled = codes::stalled(&api.db, &counts, now).await?;
+    let unfit = steering::unfit(api).await?;
     let redis = api.redis_away();
     let facts = Facts {
         goals: &states,
@@ -114,6 +116,7 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
         unknown: &unknown,
         lost: &lost,
         stalled: &stalled,
+        unfit: &unfit,
         sql: trouble,
         redis: redis.as_deref(),
         now,
@@ -237,6 +240,9 @@ mod tests {
             failures: 0,
             file_error: None,
             digest: None,
+            ended: None,
+            gave_way: None,
+            gave_way_at: None,
         }
     }
 

@@ -82,7 +82,7 @@ pub async fn set(
     Path(name): Path<String>,
     Json(ask): Json<SetGoal>,
 ) -> Answer<Changed> {
-    let entry = entry(&api, &name)?;
+    let entry = entry(&api, &name).await?;
     let reason = text("reason", &ask.reason)?;
     if ask.set.is_empty() && ask.unset.is_empty() {
         return Err(Problem::bad_request("nothing is to be set")
@@ -150,6 +150,20 @@ pub async fn over(db: &Database, configured: &[Setting]) -> Result<Vec<Setting>,
         value: one.value,
     });
     Ok(configured.iter().cloned().chain(set).collect())
+}
+
+/// What is set over goals and does nothing, a sentence for each: the configuration's for goals that there are not, and
+/// values that do not fit their goals.
+///
+/// # Errors
+/// When the engine fails.
+pub async fn unfit(api: &Api) -> Result<Vec<String>, DatabaseError> {
+    let entries = (api.hooks.goals)();
+    let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    let goal = |name: &str| entries.iter().find(|entry| entry.name == name)?.running.as_deref();
+    let mut unfit = setting::strangers(&api.configured, &names);
+    unfit.extend(setting::misfits(&over(&api.db, &api.configured).await?, goal));
+    Ok(unfit)
 }
 
 /// What is set over one goal, as `show` tells it.

@@ -406,7 +406,8 @@ async fn a_part_is_added_once_and_its_secret_is_not_asked_for() {
 #[tokio::test]
 async fn a_pause_needs_a_known_goal_an_end_and_a_reason_and_is_audited() {
     let fixture = fixture().await;
-    let declared = Declared { goal: "all-well".into(), digest: None, file_error: Some("bad".into()) };
+    let declared =
+        Declared { goal: "all-well".into(), digest: None, file_error: Some("bad".into()), gave_way: None };
     goals::declare(&fixture.api.db, &[declared]).await.unwrap();
     let path = "/api/v1/goals/all-well/pause";
     let good = json!({ "for_ms": 3_600_000, "reason": "a rack moves" });

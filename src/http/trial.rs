@@ -1,6 +1,6 @@
 //! Trying a change: an edit against what runs, the engine's plan, past evaluations. Nothing here changes anything.
 
-use super::goals::{checked, no_such_goal, running};
+use super::goals::{checked, entries, entry, no_such_goal, other_version_of, running};
 use super::names;
 use super::problem::{Answer, Problem};
 use super::shapes::{CheckedGoal, DiffGoal, GoalDiff, GoalHistory, GoalPlan};
@@ -42,7 +42,7 @@ pub async fn diff(State(api): State<Api>, Json(ask): Json<DiffGoal>) -> Answer<G
     };
     let over = steering::over(&api.db, &api.configured).await?;
     let (edited, _) = crate::goal::setting::over(&checked.goal, &over);
-    let entries = (api.hooks.goals)();
+    let entries = entries(&api).await?;
     let running =
         entries.iter().find(|entry| entry.name == edited.name).and_then(|entry| entry.running.as_deref());
     let limit = ask.limit.unwrap_or(USUAL).min(MOST);
@@ -141,12 +141,14 @@ async fn held(api: &Api, edited: &Goal, difference: &Difference) -> Result<Vec<S
 /// # Errors
 /// When there is no such goal, or the engine fails.
 pub async fn explain(State(api): State<Api>, Path(name): Path<String>) -> Answer<GoalPlan> {
-    let goal = running(&api, &name)?;
-    let plan = api.source.plan(&goal).await.map_err(|problem| Problem::failed(problem.message))?;
+    let entry = entry(&api, &name).await?;
+    let goal = running(&entry)?;
+    let plan = api.source.plan(goal).await.map_err(|problem| Problem::failed(problem.message))?;
     // What the check of its file says, neither more nor less.
     let engine = api.source.engine();
-    let (remarks, ignored) = lint::of_plan(&goal, engine, &plan);
-    Ok(Json(GoalPlan { goal: name, engine: engine.as_str().to_owned(), plan, remarks, ignored }))
+    let (remarks, ignored) = lint::of_plan(goal, engine, &plan);
+    let (engine, other_version) = (engine.as_str().to_owned(), other_version_of(&api, &entry).await?);
+    Ok(Json(GoalPlan { goal: name, engine, plan, remarks, ignored, other_version }))
 }
 
 /// How many.

@@ -1,6 +1,7 @@
 //! Findings: one exception to one goal about one subject, and why its repair waits.
 
 use super::Millis;
+use super::amount::{counted, show_both};
 use super::goal::SubjectKind;
 use super::id::{EvaluationId, FileserverId, FindingId, RepositoryId};
 use crate::words;
@@ -314,20 +315,25 @@ impl std::fmt::Display for Deferral {
             Self::RepositoryBusy => f.write_str("another attempt works on this repository"),
             Self::SubjectBusy => f.write_str("another attempt works on this subject"),
             Self::RepairAtLimit { repair, limit } => {
-                write!(f, "repair {repair} is at its limit of {limit} attempts")
+                write!(f, "repair {repair} is at its limit of {}", counted(*limit, "attempt"))
             }
             Self::FileserverAtLimit { fileserver, limit } => {
-                write!(f, "fileserver {fileserver} is at its limit of {limit} attempts")
+                write!(f, "fileserver {fileserver} is at its limit of {}", counted(*limit, "attempt"))
             }
-            Self::RackAtLimit { rack, limit } => write!(f, "rack {rack} is at its limit of {limit} attempts"),
-            Self::FleetAtLimit { limit } => write!(f, "the fleet is at its limit of {limit} attempts"),
+            Self::RackAtLimit { rack, limit } => {
+                write!(f, "rack {rack} is at its limit of {}", counted(*limit, "attempt"))
+            }
+            Self::FleetAtLimit { limit } => {
+                write!(f, "the fleet is at its limit of {}", counted(*limit, "attempt"))
+            }
             Self::CoolingDown { until: Some(_) } => f.write_str("backing off after an attempt"),
             Self::CoolingDown { until: None } => {
                 f.write_str("its attempt is done; the next evaluation judges")
             }
             Self::QuorumAtRisk => f.write_str("the step would leave too few replicas for a push to stand"),
             Self::CopyNeeded { others, wanted } => {
-                write!(f, "the copy is needed: {others} others are known to be good, {wanted} are wanted")
+                let are = if *others == 1 { "other is" } else { "others are" };
+                write!(f, "the copy is needed: {others} {are} known to be good, {wanted} are wanted")
             }
             Self::NoSource => f.write_str("no replica that can be reached has the definitive checksum"),
             Self::NoDestination { causes } => {
@@ -338,7 +344,8 @@ impl std::fmt::Display for Deferral {
                 Ok(())
             }
             Self::NotEnoughSpace { needed, placeable } => {
-                write!(f, "needs {needed} bytes, {placeable} can be placed")
+                let (needed, placeable) = show_both(*needed, *placeable);
+                write!(f, "needs {needed}, {placeable} can be placed")
             }
             Self::Paused { by, reason, .. } => write!(f, "paused by {by}: {reason}"),
             Self::Braked { name } => write!(f, "held by the brake {name}"),

@@ -77,4 +77,10 @@ pub struct GoalStatus {
     pub file_error: Option<String>,
     /// Digest of the text that runs.
     pub digest: Option<String>,
+    /// Digest of the text that was last evaluated to its end.
+    pub ended: Option<String>,
+    /// Digest of the text on disk, where it never came to an end and the version before it runs in its place.
+    pub gave_way: Option<String>,
+    /// Since when it does.
+    pub gave_way_at: Option<Millis>,
 }

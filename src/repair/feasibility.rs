@@ -6,8 +6,8 @@
 //! What they allow may still wait for single repositories; those are named while it goes on.
 
 use super::placement::takes_new;
-use super::units::show_size;
 use super::view::FleetView;
+use crate::model::amount::show_both;
 use crate::model::fleet::Fileserver;
 use crate::model::id::{FileserverId, RackId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ pub enum Infeasible {
         has: usize,
     },
     /// Too little room.
-    #[error("needs {} {place}, {} can be placed", show_size(*needed), show_size(*placeable))]
+    #[error("needs {} {place}, {} can be placed", show_both(*needed, *placeable).0, show_both(*needed, *placeable).1)]
     Bytes {
         /// Bytes that are to be placed.
         needed: i64,
@@ -68,7 +68,7 @@ pub enum Infeasible {
         place: String,
     },
     /// No fileserver has room for the largest.
-    #[error("its largest repository needs {} on one fileserver, {} can be placed", show_size(*needed), show_size(*placeable))]
+    #[error("its largest repository needs {} on one fileserver, {} can be placed", show_both(*needed, *placeable).0, show_both(*needed, *placeable).1)]
     Largest {
         /// Bytes of it.
         needed: i64,

@@ -4,6 +4,8 @@
 //! file that says `"90m"` is read by everybody in the same way.
 
 use crate::model::Millis;
+use crate::model::amount::fraction_hint;
+pub use crate::model::amount::show_size;
 
 const DURATIONS: &[(&str, i64)] =
     &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -38,24 +40,17 @@ pub fn show_duration(ms: Millis) -> String {
     format!("{}{unit}", ms / scale)
 }
 
-/// Bytes as people read them: the largest unit that leaves at least one, a tenth where there is one.
-#[must_use]
-pub fn show_size(bytes: i64) -> String {
-    let (unit, scale) = SIZES.iter().rev().find(|(_, scale)| bytes.abs() >= *scale).unwrap_or(&SIZES[0]);
-    let (whole, rest) = (bytes / scale, (bytes % scale).abs());
-    match (rest > 0 && whole.abs() < 100).then(|| i128::from(rest) * 10 / i128::from(*scale)) {
-        Some(tenth) if tenth > 0 => format!("{whole}.{tenth} {unit}"),
-        _ => format!("{whole} {unit}"),
-    }
-}
-
 fn scaled(text: &str, units: &[(&str, i64)], wanted: &str) -> Result<i64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let known = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let number: i64 = number.parse().map_err(|_| format!("{text:?} is not {wanted} (units: {})", known()))?;
+    let wrong = || match fraction_hint(text) {
+        hint if hint.is_empty() => format!("{text:?} is not {wanted} (units: {})", known()),
+        hint => format!("{text:?} is not {wanted}{hint}"),
+    };
+    let number: i64 = number.parse().map_err(|_| wrong())?;
     let scale = units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
-    let scale = scale.ok_or_else(|| format!("{text:?} is not {wanted} (units: {})", known()))?;
+    let scale = scale.ok_or_else(wrong)?;
     number.checked_mul(scale).ok_or_else(|| format!("{text:?} is too large"))
 }
 
@@ -81,6 +76,12 @@ mod tests {
         for text in ["", "100", "100MB", "1 GiB", "-1B", "9999999999TiB"] {
             assert!(size(text).is_err(), "{text:?} must not be a size");
         }
+    }
+
+    #[test]
+    fn a_fraction_is_told_with_the_whole_amount() {
+        assert!(size("1.5GiB").unwrap_err().ends_with("; fractions are not allowed: write 1536MiB"));
+        assert!(duration("1.5h").unwrap_err().ends_with("; fractions are not allowed: write 90m"));
     }
 
     #[test]

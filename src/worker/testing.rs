@@ -222,6 +222,7 @@ impl Fleet {
     async fn open(&self, goal: &str, subject: Subject, repair: &str) -> Finding {
         let into = MergeInto {
             goal: goal.into(),
+            digest: "d".into(),
             subject: subject.kind(),
             repair: Some(repair.into()),
             last_copies: false,

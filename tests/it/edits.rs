@@ -79,6 +79,17 @@ fn an_endless_edit_gives_way_to_the_version_that_ran_before_until_it_is_another_
         let now = evaluated(&up);
         if at(&now) > at(&first) { Ok(()) } else { Err(format!("{now:?}")) }
     });
+    until("what runs is shown, and that it is another text", secs(20), || {
+        let shown = up.json(&["goal", "show", "probe"]);
+        let sql = shown["sql"].as_str().unwrap_or_default();
+        let is_told = shown["other_version"]["shown"] == true && shown["other_version"]["since"].is_i64();
+        if is_told && sql.contains("forbidden") { Ok(()) } else { Err(format!("{shown}")) }
+    });
+    for verb in ["run", "explain"] {
+        let said = String::from_utf8(up.run(&["goal", verb, "probe"]).stderr).expect("text");
+        let words = ["probe runs another text than the one on disk since", "timed out after 2s"];
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
     std::fs::write(&file, GOOD.replace("forbidden", "other")).expect("written");
     state_becomes(&up, |goal| goal["state"] == "met" && goal["error"].is_null());
 }

@@ -12,6 +12,7 @@ use super::references::References;
 use super::staging::Staging;
 use super::{disk, install};
 use crate::agent::store::{Source, Store, Work};
+use crate::model::amount::counted;
 use crate::model::checksum::Checksum;
 use crate::model::wire::{CopyAnswer, Identity, Manifest, Progress, Refusal, RefusalCode, ReplicateRequest};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
@@ -50,7 +51,7 @@ pub(super) async fn replicate(
         ));
     }
     let prepared = prepare(store, source, identity, ask.bytes_per_second, work).await?;
-    let message = format!("copied {} references from {}", prepared.references, source.name);
+    let message = format!("copied {} from {}", counted(prepared.references, "reference"), source.name);
     publish(store, identity, prepared, false, message).await
 }
 

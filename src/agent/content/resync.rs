@@ -10,6 +10,7 @@ use super::peer::{self, Peer};
 use super::references::References;
 use super::{disk, hygiene, identity, overwritten, packs, quarantine, replicate};
 use crate::agent::store::{Source, Store, Work};
+use crate::model::amount::counted;
 use crate::model::wire::{CopyAnswer, Identity, Progress, Refusal, RefusalCode, ResyncRequest};
 use std::path::{Path, PathBuf};
 
@@ -204,8 +205,7 @@ impl Mending<'_> {
 fn sentence(source: &str, changed: i64, cleared: &[String]) -> String {
     let mut text = match changed {
         0 => format!("no reference differs from {source}"),
-        1 => format!("1 reference brought to what {source} has"),
-        more => format!("{more} references brought to what {source} has"),
+        some => format!("{} brought to what {source} has", counted(some, "reference")),
     };
     if !cleared.is_empty() {
         let shown = &cleared[..cleared.len().min(5)];

@@ -17,7 +17,7 @@ pub struct GoalCommand {
 pub enum GoalVerb {
     /// List goals.
     List,
-    /// Show one goal with its query.
+    /// Show one goal with the query that runs, and say where that is not the text on disk.
     Show {
         /// Its name.
         name: String,
@@ -35,7 +35,8 @@ pub enum GoalVerb {
         #[arg(long, value_name = "URL")]
         database_url: Option<String>,
     },
-    /// Show what a goal returns now; changes nothing. Exit code 3 when it returns rows.
+    /// Show what a goal returns now, with what is set over it at this moment; changes nothing. Exit code 3 when it
+    /// returns rows.
     Run {
         /// Its name.
         name: String,
@@ -72,7 +73,7 @@ pub enum GoalVerb {
         #[arg(long, default_value_t = 20, value_name = "N")]
         limit: usize,
     },
-    /// Show how the engine would answer a goal's query.
+    /// Show how the engine would answer the query of a goal that runs.
     Explain {
         /// Its name.
         name: String,

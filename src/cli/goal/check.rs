@@ -94,10 +94,10 @@ pub fn rules(global: &Global) -> anyhow::Result<Exit> {
 /// # Errors
 /// When it cannot be read or is no goal's length.
 pub fn read(global: &Global, file: &Path) -> anyhow::Result<String> {
-    if !file.exists() || file.is_dir() {
-        // Only for a hint: a configuration that cannot be read is no trouble here.
-        let directory = files::directory(global).ok();
-        return Err(files::no_file(directory.as_deref(), file).into());
+    // Only for a hint: a configuration that cannot be read is no trouble here.
+    let directory = files::directory(global).ok();
+    if let Some(failure) = files::refused(directory.as_deref(), file) {
+        return Err(failure.into());
     }
     let size = std::fs::metadata(file).with_context(|| format!("reading {}", file.display()))?.len();
     if size > LARGEST_FILE {

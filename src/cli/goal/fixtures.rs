@@ -11,7 +11,9 @@ use crate::database::scratch;
 use crate::goal::fixture::{self, Fixture, Scratch};
 use crate::goal::library;
 use crate::goal::session::Source;
+use crate::goal::text::did_you_mean;
 use crate::goal::{Engine, file};
+use crate::model::goal::SubjectKind;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -96,7 +98,7 @@ async fn on(
                 continue;
             }
         };
-        let fixture = match fixture_of(path, &name) {
+        let fixture = match fixture_of(path, &name, goal.subject) {
             Ok(fixture) => fixture,
             Err(why) => {
                 outcomes.push(outcome(None, Some(why)));
@@ -123,17 +125,82 @@ fn is_for(path: &Path, engine: Engine) -> bool {
     }
 }
 
-fn fixture_of(path: &Path, name: &str) -> Result<Fixture, String> {
+fn fixture_of(path: &Path, name: &str, kind: SubjectKind) -> Result<Fixture, String> {
     let place = path.with_file_name("tests").join(format!("{name}.toml"));
-    let text = std::fs::read_to_string(&place).map_err(|error| {
-        format!("{}: {error}; a goal has a case that is met and one that is unmet", place.display())
-    })?;
-    let fixture = Fixture::parse(&place, &text).map_err(|error| error.to_string())?;
+    let text = std::fs::read_to_string(&place).map_err(|error| unread(&place, name, &error))?;
+    let fixture = Fixture::parse_for(&place, &text, kind).map_err(|error| error.to_string())?;
     let met = fixture.case.iter().any(|case| case.expect.is_empty());
     let unmet = fixture.case.iter().any(|case| !case.expect.is_empty());
+    let place = place.display();
     match (met, unmet) {
         (true, true) => Ok(fixture),
-        (false, _) => Err(format!("{}: no case is met (expect = [])", place.display())),
-        (_, false) => Err(format!("{}: no case is unmet (expect some subject)", place.display())),
+        (false, _) => Err(format!("{place}: no case is met: one [[case]] must say expect = []")),
+        (_, false) => {
+            let example = match kind {
+                SubjectKind::Repository => "expect = [\"p\"], p a repository of the case",
+                SubjectKind::Replica => "expect = [\"p@a\"], p a repository of the case and a a fileserver",
+                SubjectKind::Fileserver => "expect = [\"a\"], a a fileserver of the case",
+                SubjectKind::Key => "expect = [\"…\"], a key that the goal returns",
+            };
+            Err(format!(
+                "{place}: no case is unmet: one [[case]] must expect some subject, such as {example}"
+            ))
+        }
+    }
+}
+
+/// Why a fixture could not be read, and what was meant, if one beside it is called alike.
+fn unread(place: &Path, name: &str, error: &std::io::Error) -> String {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return format!("{}: {error}", place.display());
+    }
+    let beside = place.parent().and_then(|tests| std::fs::read_dir(tests).ok());
+    let names: Vec<String> = beside
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".toml")?.to_owned()))
+        .collect();
+    let near = did_you_mean(name, names.iter().map(String::as_str));
+    format!(
+        "there is no fixture {}{near}; a goal has a case that is met and one that is unmet: docs/reference/fixtures.md",
+        place.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MET: &str = "[[case]]\nname = \"met\"\nexpect = []\n";
+
+    fn of(kind: SubjectKind, text: Option<&str>) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("tests")).unwrap();
+        let name = if text.is_some() { "repositories-are-small" } else { "repositories-are-smal" };
+        std::fs::write(directory.path().join(format!("tests/{name}.toml")), text.unwrap_or(MET)).unwrap();
+        let path = directory.path().join("repositories-are-small.sql");
+        fixture_of(&path, "repositories-are-small", kind).unwrap_err()
+    }
+
+    #[test]
+    fn a_fixture_that_is_missing_or_proves_little_is_told_with_what_to_write() {
+        let missing = of(SubjectKind::Repository, None);
+        assert!(missing.starts_with("there is no fixture ") && !missing.contains("os error"), "{missing}");
+        assert!(
+            missing.contains("small.toml; did you mean \"repositories-are-smal\"?; a goal has"),
+            "{missing}"
+        );
+        let quiet = of(SubjectKind::Replica, Some(MET));
+        assert!(quiet.contains("must expect some subject, such as expect = [\"p@a\"]"), "{quiet}");
+        let loud = of(SubjectKind::Key, Some(&MET.replace("[]", "[\"k\"]")));
+        assert!(loud.ends_with("small.toml: no case is met: one [[case]] must say expect = []"), "{loud}");
+    }
+
+    #[test]
+    fn an_expected_name_that_the_case_does_not_give_is_told_before_anything_runs() {
+        let text = format!("{MET}[[case]]\nname = \"few\"\nexpect = [\"zorkmid\"]\n");
+        let wrong = of(SubjectKind::Repository, Some(&text));
+        let said = "small.toml:6:11: case \"few\": expect: the case has no repository \"zorkmid\" (it has no repositories)";
+        assert!(wrong.ends_with(said), "{wrong}");
     }
 }

@@ -82,6 +82,7 @@ pub async fn explain(global: &Global, name: &str) -> anyhow::Result<Exit> {
     for one in &plan.ignored {
         eprintln!("{}: ignored: {}", one.what, one.reason);
     }
+    super::tell_other_version(name, plan.other_version.as_ref());
     Ok(Exit::Done)
 }
 

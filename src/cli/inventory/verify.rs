@@ -4,7 +4,7 @@ use super::walk::Disk;
 use super::{Asked, Room};
 use crate::cli::args::Global;
 use crate::cli::failure::Exit;
-use crate::cli::output;
+use crate::cli::output::{self, counted};
 use crate::database::{inventory, repositories};
 use crate::model::contents::Held;
 use crate::model::fleet::{Replica, ReplicaState, Repository};
@@ -199,9 +199,9 @@ fn text(report: &Report) -> String {
         lines.push(output::table(&["FILESERVER", "REPOSITORY", "NAME", "DIFFERENCE", "SAID"], rows));
     }
     lines.push(format!(
-        "{} copies compared on {} fileservers, {} differ",
-        report.compared,
-        report.fileservers.len(),
+        "{} compared on {}, {} differ",
+        counted(report.compared, "copy"),
+        counted(report.fileservers.len() as u64, "fileserver"),
         report.different
     ));
     if report.different > LISTED as u64 {

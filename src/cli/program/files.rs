@@ -4,8 +4,9 @@ use super::super::args::Global;
 use super::super::failure::Failure;
 use super::super::settings;
 use crate::config::{Config, Layers};
-use crate::database::Database;
-use crate::goal::library::{self, Entry, Library};
+use crate::database::{Database, goals};
+use crate::goal::Goal;
+use crate::goal::library::{self, Entry, Fallbacks, Library};
 use crate::goal::session::Source;
 use crate::goal::setting::{self, Setting};
 use crate::http;
@@ -79,27 +80,44 @@ pub fn subjects(repairs: &Repairs) -> library::Repairs {
 
 /// The goals of a process as they are loaded now; clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Shared(Arc<RwLock<Vec<Entry>>>);
+pub struct Shared(Arc<RwLock<Loaded>>);
+
+#[derive(Debug, Default)]
+struct Loaded {
+    /// As their files say.
+    plain: Vec<Entry>,
+    /// With what was set over them when they were looked at last.
+    set: Vec<Entry>,
+}
 
 impl Shared {
-    /// All of them.
+    /// All of them, as their files say.
     #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn plain(&self) -> Vec<Entry> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).plain.clone()
     }
 
-    fn set(&self, entries: Vec<Entry>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = entries;
+    /// The version of a goal that runs, with what is set over it.
+    fn running(&self, goal: &str) -> Option<Arc<Goal>> {
+        let loaded = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        loaded.set.iter().find(|entry| entry.name == goal).and_then(|entry| entry.running.clone())
+    }
+
+    fn set(&self, loaded: Loaded) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
 }
 
 /// A directory of goals that is looked at again and again, for all parts of the process but the
-/// controller: it has a library of its own, and is the one that tells people and SQL.
+/// controller: it has a library of its own, and is the one that tells people and SQL. Which version of an edited
+/// goal runs is what SQL says that controllers found out.
 #[derive(Debug)]
 pub struct Files {
     library: Library,
     shared: Shared,
     over: Over,
+    /// What the configuration sets over goals that there are not, as it was told.
+    strangers: Vec<String>,
 }
 
 /// What is set over goals' files.
@@ -109,13 +127,15 @@ pub struct Over {
     pub db: Database,
     /// What the configuration sets.
     pub configured: Arc<Vec<Setting>>,
+    /// What edits gave way to, in the controller of this process.
+    pub fallbacks: Fallbacks,
 }
 
 impl Files {
     /// Loads a directory for the first time.
     ///
     /// # Errors
-    /// When it is missing or cannot be read, or something is set over a goal that there is not.
+    /// When it is missing or cannot be read.
     pub async fn open(
         directory: &Path,
         source: Source,
@@ -123,11 +143,8 @@ impl Files {
         shared: Shared,
         over: Over,
     ) -> anyhow::Result<Self> {
-        let library = load(directory, source, repairs).await?;
-        let names: Vec<&str> = library.entries().map(|entry| entry.name.as_str()).collect();
-        // Only at the start: a goal whose file goes while this runs keeps what is set over it.
-        settings::goals::refuse_strangers(&over.configured, &names, directory)?;
-        let files = Self { library, shared, over };
+        let library = load(directory, source, repairs).await?.with(&over.fallbacks);
+        let mut files = Self { library, shared, over, strangers: Vec::new() };
         files.share().await;
         Ok(files)
     }
@@ -142,8 +159,32 @@ impl Files {
         Ok(())
     }
 
+    /// Says loudly what is set over goals that there are not. A start does not fail of it: the goal may have been
+    /// removed while everything ran.
+    fn tell_strangers(&mut self) {
+        let names: Vec<&str> = self.library.entries().map(|entry| entry.name.as_str()).collect();
+        let strangers = setting::strangers(&self.over.configured, &names);
+        for one in strangers.iter().filter(|one| !self.strangers.contains(one)) {
+            tracing::error!(
+                target: "trued::event", kind = "setting.unfit", directory = %self.library.dir().display(),
+                "{one}; what is set over it does nothing",
+            );
+        }
+        self.strangers = strangers;
+    }
+
     /// Shares what runs, with what is set over it; when SQL is away, without what people set there.
-    async fn share(&self) {
+    async fn share(&mut self) {
+        self.tell_strangers();
+        if self.library.is_open() {
+            match goals::states(&self.over.db).await {
+                Ok(states) => self.library.heed(&states),
+                Err(error) => tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "which versions of goals run could not be read"
+                ),
+            }
+        }
         let over = http::steering::over(&self.over.db, &self.over.configured).await;
         let over = over.unwrap_or_else(|error| {
             tracing::warn!(
@@ -152,11 +193,9 @@ impl Files {
             );
             self.over.configured.to_vec()
         });
-        let entries = self.library.entries().cloned().map(|mut entry| {
-            entry.running = entry.running.map(|goal| Arc::new(setting::over(&goal, &over).0));
-            entry
-        });
-        self.shared.set(entries.collect());
+        let plain: Vec<_> = self.library.entries().cloned().collect();
+        let set = plain.iter().map(|entry| entry.set(&over)).collect();
+        self.shared.set(Loaded { plain, set });
     }
 }
 
@@ -185,10 +224,7 @@ pub struct Asking {
 impl Recheck for Asking {
     fn holds<'a>(&'a self, goal: &'a str, subject: &'a Subject) -> BoxFuture<'a, Option<bool>> {
         async move {
-            let entries = self.goals.entries();
-            let running =
-                entries.into_iter().find(|entry| entry.name == goal).and_then(|entry| entry.running);
-            let running = running?;
+            let running = self.goals.running(goal)?;
             match self.source.recheck(&running, subject).await {
                 Ok(holds) => Some(holds),
                 Err(problem) => {

@@ -13,6 +13,7 @@ use crate::controller::{self, Controller, Pace};
 use crate::database::fleet::Fleet;
 use crate::database::{Database, parts};
 use crate::fleet::Agents;
+use crate::goal::library::Fallbacks;
 use crate::goal::session::Source;
 use crate::goal::setting::Setting;
 use crate::http::sampler::Sampler;
@@ -46,6 +47,7 @@ pub struct Base {
     repairs: Arc<Repairs>,
     goals: Shared,
     configured: Arc<Vec<Setting>>,
+    fallbacks: Fallbacks,
     directories: Directories,
     files: Mutex<Option<Files>>,
     pace: Arc<AtomicU32>,
@@ -87,7 +89,8 @@ impl Base {
         let post = redis.as_ref().map(|redis| redis.post().clone());
         let configured = config.goals.settings.iter().cloned().map(settings::setting).collect();
         let configured: Arc<Vec<Setting>> = Arc::new(configured);
-        let over = Over { db: db.clone(), configured: Arc::clone(&configured) };
+        let fallbacks = Fallbacks::default();
+        let over = Over { db: db.clone(), configured: Arc::clone(&configured), fallbacks: fallbacks.clone() };
         let files = Files::open(&directories.goals, source.clone(), &repairs, goals.clone(), over).await?;
         Ok(Self {
             config,
@@ -97,6 +100,7 @@ impl Base {
             repairs,
             goals,
             configured,
+            fallbacks,
             directories,
             files: Mutex::new(Some(files)),
             kept: AtomicBool::new(false),
@@ -116,6 +120,7 @@ impl Base {
     pub async fn control(&self, shutdown: &Shutdown, with: Controlling<'_>) -> anyhow::Result<()> {
         let agents = Agents::new(with.enrolment)?;
         let library = files::load(&self.directories.goals, self.source.clone(), &self.repairs).await?;
+        let library = library.with(&self.fallbacks);
         let controller = Controller {
             name: with.enrolment.part.name.clone(),
             settings: self.controller_settings(),
@@ -331,7 +336,7 @@ impl Base {
                     let pushing = Arc::clone(&populating);
                     async move { push::populate(&pushing, id, listing, pack).await }.boxed()
                 }),
-                goals: Arc::new(move || goals.entries()),
+                goals: Arc::new(move || goals.plain()),
             },
             fleet: self.fleet.fleet_id.clone(),
             checksum_key: self.fleet.checksum_key.clone(),

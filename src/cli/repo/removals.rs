@@ -4,7 +4,7 @@ use crate::cli::args::{Change, Global};
 use crate::cli::client::Client;
 use crate::cli::confirm::confirmed;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::output::{self, moment, moment_or_dash, size};
+use crate::cli::output::{self, counted, moment, moment_or_dash, size};
 use crate::clock;
 use crate::http::shapes::{
     AdoptCopy, Changed, QuarantinedShown, RemoveRepository, RenameRepository, RepositoryRow, RepositoryShown,
@@ -29,7 +29,7 @@ pub(super) async fn remove(global: &Global, name: &str, yes: bool, change: Chang
 
 /// Asks for the name typed back.
 fn confirm(name: &str, copies: usize) -> anyhow::Result<()> {
-    eprint!("This removes {name} with its {copies} copies. Type its name to go on: ");
+    eprint!("This removes {name} with its {}. Type its name to go on: ", counted(copies as u64, "copy"));
     std::io::stderr().flush()?;
     let mut typed = String::new();
     std::io::stdin().read_line(&mut typed)?;

@@ -1,8 +1,7 @@
 //! What the configuration sets over goals (`[goal.NAME]`), held against the goals' files.
 //!
-//! `config check` refuses all that does not fit. A start refuses goals that there are not, which are slips of the
-//! configuration; a value that a file does not take any more is told in `status` instead, because goals' files change
-//! while everything runs, and must not keep a controller from starting.
+//! `config check` refuses all that does not fit. A start only says it, and `status` until it is mended (`SETTING_UNFIT`):
+//! goals' files change and go while everything runs, and a controller that restarts at night must come up.
 
 use super::super::args::Global;
 use super::super::failure::Failure;
@@ -13,9 +12,9 @@ use crate::database::address;
 use crate::goal::Goal;
 use crate::goal::file::stem;
 use crate::goal::session::Source;
-use crate::goal::setting::{Setting, put, strangers};
+use crate::goal::setting::{misfits, strangers};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The engine of `trued up`'s own file decides about variants of goals where no database is named.
 const NO_DATABASE: &str = "sqlite:trued.db";
@@ -39,24 +38,15 @@ pub fn check(global: &Global, config: &Config) -> anyhow::Result<()> {
         }
     };
     let names: Vec<_> = files.iter().filter_map(|file| Some(stem(file)?.0)).collect();
-    refuse_strangers(&settings, &names, &directory)?;
+    let unknown = strangers(&settings, &names);
+    if !unknown.is_empty() {
+        let hint = format!("goals are the files in {}", directory.display());
+        return Err(Failure::usage(unknown.join("; ")).hint(hint).into());
+    }
     let goals = parsed(&files, &source(config)?);
-    match misfits(&settings, &goals).as_slice() {
+    match misfits(&settings, |name| goals.get(name)).as_slice() {
         [] => Ok(()),
         wrong => Err(Failure::usage(wrong.join("; ")).into()),
-    }
-}
-
-/// Refuses what is set over goals that there are not.
-///
-/// # Errors
-/// Naming each, with the goal that was meant.
-pub fn refuse_strangers(settings: &[Setting], goals: &[&str], directory: &Path) -> anyhow::Result<()> {
-    match strangers(settings, goals).as_slice() {
-        [] => Ok(()),
-        unknown => Err(Failure::usage(unknown.join("; "))
-            .hint(format!("goals are the files in {}", directory.display()))
-            .into()),
     }
 }
 
@@ -86,18 +76,10 @@ fn parsed(files: &[PathBuf], source: &Source) -> BTreeMap<String, Goal> {
     goals
 }
 
-/// What does not fit the goals that it is set over, a sentence for each.
-fn misfits(settings: &[Setting], goals: &BTreeMap<String, Goal>) -> Vec<String> {
-    let misfit = |one: &Setting| {
-        let why = put(&mut goals.get(&one.goal)?.clone(), &one.name, &one.value).err()?;
-        Some(format!("{}: goal.{}.{}: {why}", one.origin, one.goal, one.name))
-    };
-    settings.iter().filter_map(misfit).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::goal::setting::Setting;
 
     #[test]
     fn what_does_not_fit_a_goal_is_named_with_its_line_and_what_is_allowed() {
@@ -115,9 +97,10 @@ mod tests {
             origin: "trued.toml:3".into(),
         };
         let good = [set("x", "param.age", "1d"), set("x", "mode", "observe"), set("broken", "param.y", "1")];
-        assert_eq!(misfits(&good, &goals), Vec::<String>::new());
+        let misfits = |set: &[Setting]| misfits(set, |name| goals.get(name));
+        assert_eq!(misfits(&good), Vec::<String>::new());
         let wrong = [set("x", "param.aeg", "1d"), set("x", "param.age", "soon"), set("x", "brake", "much")];
-        let said = misfits(&wrong, &goals);
+        let said = misfits(&wrong);
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said.iter().all(|one| one.starts_with("trued.toml:3: goal.x.")), "{said:?}");
         assert!(

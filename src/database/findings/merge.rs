@@ -28,6 +28,8 @@ const LARGE: i64 = 1_000;
 pub struct MergeInto {
     /// The goal.
     pub goal: String,
+    /// Digest of the text that was evaluated.
+    pub digest: String,
     /// What its rows are about.
     pub subject: SubjectKind,
     /// Its repair; none: listed only (observe mode too).

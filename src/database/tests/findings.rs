@@ -223,6 +223,7 @@ on_each_engine! {
             goal: name.to_owned(),
             digest: Some("d".to_owned()),
             file_error: None,
+            gave_way: None,
         };
         goals::declare(db, &[declared("a"), declared("b")]).await.expect("declared");
         let states = goals::states(db).await.expect("states");
@@ -242,6 +243,28 @@ on_each_engine! {
         goals::declare(db, &[]).await.expect("declared");
         assert_eq!(number(db, "SELECT count(*) FROM findings").await, 0);
         assert_eq!(number(db, "SELECT count(*) FROM finding_history").await, 3);
+    }
+
+    async fn an_edit_that_gave_way_is_remembered_with_since_when(db) {
+        let declared = |digest: &str, gave_way: Option<&str>| goals::Declared {
+            goal: "a".to_owned(),
+            digest: Some(digest.to_owned()),
+            file_error: gave_way.map(|_| "a.sql:1:1: timed out".to_owned()),
+            gave_way: gave_way.map(str::to_owned),
+        };
+        let state = async || goals::states(db).await.expect("states").remove(0);
+        goals::declare(db, &[declared("d", None)]).await.expect("declared");
+        evaluate(db, "a", &repository_rows(1..=3)).await;
+        assert_eq!((state().await.ended.as_deref(), state().await.gave_way_at), (Some("d"), None));
+        goals::declare(db, &[declared("d", Some("edit"))]).await.expect("declared");
+        let since = state().await.gave_way_at;
+        assert!(since.is_some());
+        make(db, "UPDATE goal_states SET gave_way_at = 7").await;
+        goals::declare(db, &[declared("e", Some("edit"))]).await.expect("declared");
+        assert_eq!((state().await.gave_way.as_deref(), state().await.gave_way_at), (Some("edit"), Some(7)));
+        goals::declare(db, &[declared("f", None)]).await.expect("declared");
+        assert_eq!((state().await.gave_way, state().await.gave_way_at), (None, None));
+        assert_eq!(state().await.ended.as_deref(), Some("d"));
     }
 
     async fn an_evaluation_that_failed_changes_no_finding(db) {

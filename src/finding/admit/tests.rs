@@ -146,7 +146,7 @@ fn decisions_read_as_reasons() {
     replicas-verified replica:1:2: another attempt works on this repository (until 6000)
     replicas-suffice repository:3: stuck: unrecoverable here: no copy anywhere has the definitive checksum; nothing is removed (until 61000)
     replicas-verified replica:99:1: no fileserver may take the copy: 1 on which this replica no longer stands (until 16000)
-    replicas-suffice repository:4: needs 5000 bytes, 500 can be placed (until 61000)
+    replicas-suffice repository:4: needs 4.8 KiB, 500 B can be placed (until 61000)
     replicas-suffice repository:7: backing off after an attempt (until 9000)
     replicas-suffice repository:8: stuck: no file defines the repair re-paint (until 61000)
     "#);
@@ -212,15 +212,15 @@ fn limits_read_as_reasons() {
     insta::assert_snapshot!([fileserver, rack, in_flight, rate, whole].join("\n--\n"), @r#"
     replicas-suffice repository:1: replicate on fs-06 from fs-01
     replicas-suffice repository:2: replicate on fs-03 from fs-04
-    replicas-suffice repository:3: fileserver fs-03 is at its limit of 1 attempts (ready)
+    replicas-suffice repository:3: fileserver fs-03 is at its limit of 1 attempt (ready)
     --
     replicas-suffice repository:1: replicate on fs-06 from fs-01
-    replicas-suffice repository:2: rack rack-3 is at its limit of 1 attempts (ready)
-    replicas-suffice repository:3: rack rack-3 is at its limit of 1 attempts (ready)
+    replicas-suffice repository:2: rack rack-3 is at its limit of 1 attempt (ready)
+    replicas-suffice repository:3: rack rack-3 is at its limit of 1 attempt (ready)
     --
     replicas-suffice repository:1: replicate on fs-06 from fs-01
-    replicas-suffice repository:2: repair re-replicate is at its limit of 1 attempts (ready)
-    replicas-suffice repository:3: repair re-replicate is at its limit of 1 attempts (ready)
+    replicas-suffice repository:2: repair re-replicate is at its limit of 1 attempt (ready)
+    replicas-suffice repository:3: repair re-replicate is at its limit of 1 attempt (ready)
     --
     replicas-suffice repository:1: replicate on fs-06 from fs-01
     replicas-suffice repository:2: repair re-replicate is at its limit of 7 attempts (ready)
@@ -284,7 +284,7 @@ fn after_three_attempts_without_effect_the_subjects_other_finding_gets_its_turn(
     world.findings[1].ineffective = 0;
     world.fleet.repositories.get_mut(&RepositoryId(1)).unwrap().repository.bytes = 5_000;
     let told = world.told(1);
-    assert!(told.contains("replicas-suffice repository:1: needs 5000 bytes"), "{told}");
+    assert!(told.contains("replicas-suffice repository:1: needs 4.8 KiB"), "{told}");
     assert!(
         told.contains("replicas-match replica:1:1: resync on fs-01"),
         "the other cannot start, so this one does"
@@ -330,7 +330,7 @@ fn bytes_admitted_in_a_round_are_seen_by_the_decisions_after() {
     insta::assert_snapshot!(world.told(1), @r#"
     replicas-suffice repository:1: replicate on fs-03 from fs-01
     replicas-suffice repository:2: replicate on fs-03 from fs-02
-    replicas-suffice repository:3: needs 200 bytes, 100 can be placed (until 61000)
+    replicas-suffice repository:3: needs 200 B, 100 B can be placed (until 61000)
     "#);
 }
 

@@ -101,7 +101,7 @@ fn mistakes_name_file_line_column_and_what_is_allowed() {
         (
             "verified_at < :now - :age\n",
             "verified_at < :now - :aeg\n",
-            ":12:101: recheck: unknown parameter :aeg; did you mean \"age\"?",
+            ":12:101: recheck: unknown parameter :aeg; did you mean :age?",
         ),
         ("suspects", "suspect", "did you mean \"suspects\"?"),
     ] {

@@ -233,6 +233,98 @@ async fn a_file_in_the_middle_of_being_saved_is_not_taken() {
     assert_eq!(library.get("one").unwrap().running.as_ref().unwrap().summary, "Saved.");
 }
 
+fn known(ended: &str) -> GoalStatus {
+    GoalStatus {
+        goal: "one".into(),
+        state: crate::model::goal::GoalState::Met,
+        findings: 0,
+        at_least: false,
+        evaluated_at: Some(1),
+        finished_at: Some(1),
+        took_ms: None,
+        error: None,
+        failures: 0,
+        file_error: None,
+        digest: None,
+        ended: Some(ended.into()),
+        gave_way: None,
+        gave_way_at: None,
+    }
+}
+
+#[tokio::test]
+async fn what_other_controllers_found_out_of_an_edit_counts_here() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    let mut library = place.load().await;
+    let digest = |library: &Library| library.get("one").unwrap().running.as_ref().unwrap().digest.clone();
+    let first = digest(&library);
+    assert!(!library.is_open());
+    place.put("one.sql", &GOOD.replace("One.", "Two."));
+    library.reload().await.unwrap();
+    let second = digest(&library);
+    library.heed(&[known(&first)]);
+    assert!(library.is_open() && library.before("one").is_some(), "nothing is known of it");
+    let other = GoalStatus { gave_way: Some(second.clone()), digest: Some("x".into()), ..known(&first) };
+    library.heed(&[other]);
+    assert_eq!(digest(&library), second, "to another version than the one that is known here");
+    let why = Some("one.sql:6:1: timed out".to_owned());
+    let gave_way = GoalStatus {
+        gave_way: Some(second.clone()),
+        digest: Some(first.clone()),
+        file_error: why.clone(),
+        ..known(&first)
+    };
+    library.heed(std::slice::from_ref(&gave_way));
+    let entry = library.get("one").unwrap();
+    assert_eq!((digest(&library), &entry.error, &entry.gave_way), (first.clone(), &why, &Some(second)));
+
+    place.put("one.sql", &GOOD.replace("One.", "Three."));
+    library.reload().await.unwrap();
+    let entry = library.get("one").unwrap();
+    assert_eq!((&entry.error, &entry.gave_way), (&None, &None));
+    library.heed(&[gave_way]);
+    let third = digest(&library);
+    assert_ne!(third, first, "that was another edit");
+    library.heed(&[known(&third)]);
+    assert!(!library.give_way("one", &third, "timed out"), "it came to its end elsewhere");
+}
+
+#[tokio::test]
+async fn a_library_that_never_saw_the_version_before_falls_back_on_it_too() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    let fallbacks = Fallbacks::default();
+    let mut first = place.load().await.with(&fallbacks);
+    place.put("one.sql", &GOOD.replace("One.", "Two."));
+    let mut second = place.load().await.with(&fallbacks);
+    first.reload().await.unwrap();
+    let digest = |library: &Library| library.get("one").unwrap().running.as_ref().unwrap().digest.clone();
+    let edit = digest(&first);
+    assert!(!second.is_open());
+    assert!(first.give_way("one", &edit, "timed out"));
+    let running = digest(&first);
+    let state = GoalStatus { digest: Some(running.clone()), gave_way: Some(edit), ..known(&running) };
+    assert!(second.is_open());
+    second.heed(&[state]);
+    assert_eq!(digest(&second), running);
+}
+
+#[tokio::test]
+async fn a_goal_that_never_came_to_an_end_goes_with_its_file() {
+    let place = place().await;
+    place.put("one.sql", GOOD);
+    let mut library = place.load().await;
+    library.heed(&[]);
+    assert!(library.get("one").is_some(), "its file is there");
+    std::fs::remove_file(place.goals().join("one.sql")).unwrap();
+    library.reload().await.unwrap();
+    library.heed(&[known("x")]);
+    assert!(library.get("one").is_some(), "it may have findings");
+    library.heed(&[GoalStatus { finished_at: None, ..known("x") }]);
+    assert!(library.get("one").is_none());
+}
+
 #[tokio::test]
 async fn a_database_that_nobody_configured_is_refused() {
     let place = place().await;
@@ -251,13 +343,13 @@ async fn a_version_that_never_ends_gives_way_to_the_one_before_and_one_that_did_
     let digest = |library: &Library| library.get("one").unwrap().running.as_ref().unwrap().digest.clone();
     let why = format!("{}: timed out after 2s", place.goals().join("one.sql").display());
     let first = digest(&library);
-    assert!(!library.too_long("one", &first, &why), "there is none before it");
+    assert!(!library.give_way("one", &first, &why), "there is none before it");
 
     place.put("one.sql", &GOOD.replace("FROM racks", "FROM racks WHERE id > 1"));
     assert!(library.reload().await.unwrap());
     let second = digest(&library);
-    assert!(!library.too_long("one", &first, &why), "it does not run any more");
-    assert!(library.too_long("one", &second, &why));
+    assert!(!library.give_way("one", &first, &why), "it does not run any more");
+    assert!(library.give_way("one", &second, &why));
     assert_eq!(digest(&library), first);
     assert!(
         error(&library, "one").contains("one.sql:6:1: timed out after 2s, and"),
@@ -270,6 +362,6 @@ async fn a_version_that_never_ends_gives_way_to_the_one_before_and_one_that_did_
     assert!(library.reload().await.unwrap());
     let third = digest(&library);
     library.ended("one", &third);
-    assert!(!library.too_long("one", &third, &why), "it is slow today");
+    assert!(!library.give_way("one", &third, &why), "it is slow today");
     assert_eq!((digest(&library), library.get("one").unwrap().error.as_deref()), (third, None));
 }

@@ -5,7 +5,7 @@
 //! that every type of column can be evidence. A connection that is dropped leaves its
 //! query running until `statement_timeout`; that is why the server has the deadline too.
 
-use super::explain::{self, Known, Said};
+use super::explain::{self, Known, Names, Said};
 use super::source::Host;
 use super::{
     Evaluated, OPENING, Problem, Sending, Taker, bindings, duration, queries, recheck_text, run_time, sample,
@@ -378,9 +378,10 @@ async fn explained(
         _ => None,
     };
     let hint = database.hint().map(str::to_owned);
-    let known = if explain::is_about_a_name(&message) { known(&mut connection).await } else { Vec::new() };
+    let columns = if explain::is_about_a_name(&message) { known(&mut connection).await } else { Vec::new() };
     close(connection).await;
-    explain::problem(goal, query, &Said { message, code, offset, hint }, &known)
+    let names = Names { columns, functions: Vec::new() };
+    explain::problem(goal, query, &Said { message, code, offset, hint }, &names)
 }
 
 /// The transaction is broken by the error: names are asked for outside of it.
@@ -389,6 +390,7 @@ async fn known(connection: &mut PgConnection) -> Vec<Known> {
         return Vec::new();
     }
     let text = "/* goal.known */ SELECT table_name::text, column_name::text FROM information_schema.columns
-                 WHERE table_schema NOT IN ('pg_catalog', 'information_schema') LIMIT 5000";
+                 WHERE table_schema NOT IN ('pg_catalog', 'information_schema')
+                 ORDER BY table_name, ordinal_position LIMIT 5000";
     sqlx::query_as(text).fetch_all(connection).await.unwrap_or_default()
 }

@@ -3,13 +3,14 @@
 //! Read-only alone does not refuse ATTACH, and SQLite would run a second statement: that
 //! the text is one SELECT was seen by [`crate::goal::sql`] before it comes here.
 
-use super::explain::{self, Known, Said, words_at};
+use super::explain::{self, Known, Names, Said, words_at};
 use super::{
     Evaluated, OPENING, Problem, Sending, Taker, bindings, duration, queries, recheck_text, run_time, sample,
 };
 use crate::goal::Goal;
 use crate::goal::contract::{Column, Type};
 use crate::goal::file::Population;
+use crate::goal::functions;
 use crate::goal::sql::Query;
 use crate::goal::value::Value;
 use crate::model::Millis;
@@ -321,9 +322,9 @@ async fn explained(
         return Problem::away(format!("{}: {message} (code {number})", goal.path.display()));
     }
     let offset = syntax_error(session, query, &message).await;
-    let known = if explain::is_about_a_name(&message) { known(session).await } else { Vec::new() };
+    let names = if explain::is_about_a_name(&message) { names(session).await } else { Names::default() };
     let said = Said { message, code: format!("SQLite {number}"), offset, hint: None };
-    explain::problem(goal, query, &said, &known)
+    explain::problem(goal, query, &said, &names)
 }
 
 /// SQLite says `near "x"`, which may stand in many places. Its parser reads from left to right and stops at
@@ -345,8 +346,19 @@ async fn syntax_error(session: &mut Session, query: &Query, message: &str) -> Op
     None
 }
 
-async fn known(session: &mut Session) -> Vec<Known> {
-    let text = "/* goal.known */ SELECT lower(t.name), lower(c.name) FROM sqlite_schema t, pragma_table_info(t.name) c
-                 WHERE t.type IN ('table', 'view') LIMIT 5000";
-    sqlx::query_as(text).fetch_all(&mut session.connection).await.unwrap_or_default()
+/// `table_xinfo`, and not `table_info`, which leaves out columns that the database keeps itself.
+async fn names(session: &mut Session) -> Names {
+    let text = "/* goal.known */ SELECT lower(t.name), lower(c.name) FROM sqlite_schema t, pragma_table_xinfo(t.name) c
+                 WHERE t.type IN ('table', 'view') AND c.hidden <> 1 ORDER BY t.name, c.cid LIMIT 5000";
+    let columns: Vec<Known> =
+        sqlx::query_as(text).fetch_all(&mut session.connection).await.unwrap_or_default();
+    let text = "/* goal.functions */ SELECT DISTINCT name FROM pragma_function_list ORDER BY name";
+    let functions: Vec<String> =
+        sqlx::query_scalar(text).fetch_all(&mut session.connection).await.unwrap_or_default();
+    let functions = functions.into_iter().filter(|name| is_admitted(name)).collect();
+    Names { columns, functions }
+}
+
+fn is_admitted(function: &str) -> bool {
+    functions::refusal(function).is_none() && !functions::is_inner(function)
 }

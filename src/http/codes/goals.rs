@@ -1,6 +1,7 @@
-//! Health codes about goals: one that looked at nothing, one that does not finish, one whose file does not check.
+//! Health codes about goals: one that looked at nothing, one that does not finish, one whose file does not check, and
+//! what is set over goals that does nothing.
 
-use super::{Facts, Said, named};
+use super::{Facts, NAMED, Said, named};
 use crate::model::goal::{GoalState, GoalStatus};
 
 /// Evaluations in a row that did not finish before a goal is stale.
@@ -40,6 +41,15 @@ pub(super) fn invalid(facts: &Facts<'_>) -> Said {
     let hint = invalid().find_map(|one| one.file_error.clone()).unwrap_or_default();
     let sentences: Vec<_> = idle.into_iter().chain(edited).collect();
     (!sentences.is_empty()).then(|| (sentences.join("; "), hint))
+}
+
+/// It is refused by `config check` and only told by a start, so that a controller comes up at night.
+pub(super) fn unfit(facts: &Facts<'_>) -> Said {
+    let (first, rest) = facts.unfit.split_at(facts.unfit.len().min(NAMED));
+    let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };
+    let hint =
+        "it does nothing: mend it or take it out (trued config check, trued goal set NAME --unset KEY)";
+    (!first.is_empty()).then(|| (first.join("; ") + &more, hint.to_owned()))
 }
 
 #[cfg(test)]

@@ -45,4 +45,20 @@ pub struct GoalListed {
     /// What is set over its file, the later over the earlier; in `show` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingShown>,
+    /// Which version runs, where it is not the text on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_version: Option<OtherVersion>,
+}
+
+/// The version of a goal that runs, where it is another one than the text on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherVersion {
+    /// Digest of its text.
+    pub digest: String,
+    /// Since when it runs in the place of an edit that never came to an end.
+    pub since: Option<Millis>,
+    /// Why the text on disk does not run.
+    pub why: String,
+    /// Whether it is what this answer tells of; else this process has only the text on disk, and tells of that.
+    pub shown: bool,
 }

@@ -1,6 +1,6 @@
 //! Trying and steering goals: what the API answers and takes, as JSON.
 
-use super::{CheckedGoal, GoalRow};
+use super::{CheckedGoal, GoalRow, OtherVersion};
 use crate::database::evaluations::EvaluationRow;
 use crate::goal::lint::{Ignored, Remark};
 use crate::goal::trial::DifferentRow;
@@ -87,6 +87,9 @@ pub struct GoalPlan {
     /// What they would say, and why the file has it left out.
     #[serde(default)]
     pub ignored: Vec<Ignored>,
+    /// Which version runs, where it is not the text on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_version: Option<OtherVersion>,
 }
 
 /// The evaluations of a goal.

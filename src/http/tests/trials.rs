@@ -5,6 +5,7 @@ use crate::database::goals::Declared;
 use crate::database::scratch::Scratch;
 use crate::database::{goals, repositories};
 use crate::goal::library::Entry;
+use crate::goal::setting::Setting;
 use crate::goal::{Engine, Goal};
 use crate::model::goal::SubjectKind;
 use axum::http::StatusCode;
@@ -48,9 +49,11 @@ async fn fleet(fixture: &mut Fixture) {
     }
     let running = Arc::new(parsed(fixture));
     fixture.api.repairs = Arc::new([("re-replicate".to_owned(), SubjectKind::Repository)].into());
-    fixture.api.hooks.goals = Arc::new(move || {
-        vec![Entry { name: running.name.clone(), running: Some(Arc::clone(&running)), error: None }]
-    });
+    fixture.api.hooks.goals = Arc::new(move || vec![entry(&running)]);
+}
+
+fn entry(goal: &Arc<Goal>) -> Entry {
+    Entry { name: goal.name.clone(), running: Some(Arc::clone(goal)), error: None, gave_way: None }
 }
 
 fn edited(text: &str) -> Value {
@@ -125,7 +128,8 @@ async fn what_is_run_shows_repositories_by_their_names() {
 async fn a_goal_that_rightly_looks_at_nothing_is_approved_and_asked_again() {
     for fixture in fixtures().await {
         let db = &fixture.api.db;
-        let declared = Declared { goal: "all-well".into(), digest: Some("d".into()), file_error: None };
+        let declared =
+            Declared { goal: "all-well".into(), digest: Some("d".into()), file_error: None, gave_way: None };
         goals::declare(db, &[declared]).await.unwrap();
         goals::record_population(db, "all-well", Some(5)).await.unwrap();
         let approve = |dry_run| json!({ "goal": "all-well", "reason": "moved away", "dry_run": dry_run });
@@ -144,12 +148,127 @@ async fn a_goal_that_rightly_looks_at_nothing_is_approved_and_asked_again() {
     }
 }
 
+/// What a goal with an age returns: the repositories that want fewer copies than that.
+const BOUND: &str = "\
+-- goal:    copies-are-many
+-- summary: Every repository asks for enough copies.
+-- subject: repository
+-- param:   least = 3
+--
+SELECT id AS repository_id FROM repositories WHERE wanted < :least
+";
+
+#[tokio::test]
+async fn what_is_set_holds_for_the_next_run_at_once_and_so_does_taking_it_back() {
+    for mut fixture in fixtures().await {
+        fleet(&mut fixture).await;
+        let engine = fixture.api.source.engine();
+        let running = Arc::new(Goal::parse(Path::new("goals/copies-are-many.sql"), BOUND, engine).unwrap());
+        fixture.api.hooks.goals = Arc::new(move || vec![entry(&running)]);
+        let (path, run) = ("/api/v1/goals/copies-are-many/settings", "/api/v1/goals/copies-are-many/run");
+        let total = async |fixture: &Fixture| fixture.ask("GET", run, None).await.1["total"].clone();
+        assert_eq!(total(&fixture).await, json!(1));
+        let set = json!({ "set": [["param.least", "9"]], "reason": "look" });
+        assert_eq!(fixture.ask("PUT", path, Some(set)).await.0, StatusCode::OK);
+        assert_eq!(total(&fixture).await, json!(4));
+        let unset = json!({ "unset": ["param.least"], "reason": "seen" });
+        assert_eq!(fixture.ask("PUT", path, Some(unset)).await.0, StatusCode::OK);
+        assert_eq!(total(&fixture).await, json!(1));
+        fixture.scratch.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_about_another_version_than_the_one_on_disk_says_so() {
+    for mut fixture in fixtures().await {
+        fleet(&mut fixture).await;
+        let running = Arc::new(parsed(&fixture));
+        let declared = |digest: &str, gave_way: Option<&str>| Declared {
+            goal: running.name.clone(),
+            digest: Some(digest.to_owned()),
+            file_error: gave_way.map(|_| "copies-are-many.sql:9:1: timed out after 2s".to_owned()),
+            gave_way: gave_way.map(str::to_owned),
+        };
+        let paths = ["", "/run", "/explain"].map(|end| format!("/api/v1/goals/copies-are-many{end}"));
+        let told = async |path: &str| fixture.ask("GET", path, None).await.1["other_version"].clone();
+        goals::declare(&fixture.api.db, &[declared(&running.digest, None)]).await.unwrap();
+        for path in &paths {
+            assert_eq!(told(path).await, Value::Null, "{path}");
+        }
+        // Its controllers found out what this process has not heard yet.
+        goals::declare(&fixture.api.db, &[declared("before", Some(&running.digest))]).await.unwrap();
+        for path in &paths {
+            let other = told(path).await;
+            assert_eq!(
+                (&other["digest"], &other["shown"]),
+                (&json!("before"), &json!(false)),
+                "{path} {other}"
+            );
+            assert!(other["since"].as_i64() > Some(1_000_000), "{other}");
+            assert_eq!(other["why"], "copies-are-many.sql:9:1: timed out after 2s");
+        }
+        // Now it has: what is shown is what runs.
+        goals::declare(&fixture.api.db, &[declared(&running.digest, Some("edit"))]).await.unwrap();
+        let error = Some("copies-are-many.sql:9:1: timed out after 2s".to_owned());
+        let shown = Entry { error, gave_way: Some("edit".into()), ..entry(&running) };
+        fixture.api.hooks.goals = Arc::new(move || vec![shown.clone()]);
+        let told = async |path: &str| fixture.ask("GET", path, None).await.1["other_version"].clone();
+        for path in &paths {
+            let other = told(path).await;
+            assert_eq!(
+                (&other["digest"], &other["shown"]),
+                (&json!(running.digest), &json!(true)),
+                "{other}"
+            );
+        }
+        fixture.scratch.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_set_over_no_goal_and_what_fits_none_is_a_health_code_until_it_is_gone() {
+    for mut fixture in fixtures().await {
+        fleet(&mut fixture).await;
+        let set = |goal: &str, name: &str, line: u32| Setting {
+            goal: goal.into(),
+            name: name.into(),
+            value: "observe".into(),
+            origin: format!("trued.toml:{line}"),
+        };
+        let good = set("copies-are-many", "mode", 2);
+        let (gone, unfit) = (set("copies-are-mny", "mode", 5), set("copies-are-many", "param.age", 3));
+        fixture.api.configured = Arc::new(vec![good.clone(), gone, unfit]);
+        let (_, status) = fixture.ask("GET", "/api/v1/status", None).await;
+        assert_eq!(status["health"]["codes"], json!(["SETTING_UNFIT"]), "{status}");
+        let said = status["health"]["details"][0]["sentence"].as_str().unwrap();
+        let (first, second) = said.split_once("; trued.toml:3: ").unwrap();
+        assert_eq!(
+            first,
+            "trued.toml:5: there is no goal \"copies-are-mny\"; did you mean \"copies-are-many\"?"
+        );
+        assert!(
+            second.starts_with("goal.copies-are-many.param.age: goal copies-are-many has no"),
+            "{second}"
+        );
+        let (_, text) = fixture.ask("GET", "/metrics", None).await;
+        assert!(text.as_str().unwrap().contains("trued_health_code{code=\"SETTING_UNFIT\"} 1"), "{text}");
+        fixture.api.configured = Arc::new(vec![good]);
+        let (_, status) = fixture.ask("GET", "/api/v1/status", None).await;
+        assert_eq!(status["health"]["codes"], json!([]), "{status}");
+        fixture.scratch.close().await;
+    }
+}
+
 #[tokio::test]
 async fn a_setting_is_checked_against_the_file_and_told_with_who_and_why() {
     for mut fixture in fixtures().await {
         fleet(&mut fixture).await;
-        let declared =
-            Declared { goal: "copies-are-many".into(), digest: Some("d".into()), file_error: None };
+        let declared = Declared {
+            goal: "copies-are-many".into(),
+            digest: Some("d".into()),
+            file_error: None,
+            gave_way: None,
+        };
         goals::declare(&fixture.api.db, &[declared]).await.unwrap();
         let path = "/api/v1/goals/copies-are-many/settings";
         let wrong = json!({ "set": [["param.age", "3d"]], "reason": "look first" });

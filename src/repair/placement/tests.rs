@@ -32,7 +32,7 @@ fn evacuating_fileserver_is_never_a_destination() {
 #[test]
 fn the_sums_are_said_when_only_room_is_missing() {
     let fleet = fleet(3, 3);
-    assert_eq!(refused(&fleet, &repository(1, &[1, 2]), 501), "needs 501 bytes, 500 can be placed");
+    assert_eq!(refused(&fleet, &repository(1, &[1, 2]), 501), "needs 501 B, 500 B can be placed");
     assert!(destination(&fleet, &repository(1, &[1, 2]), 500, 1).is_ok());
 }
 
@@ -40,7 +40,7 @@ fn the_sums_are_said_when_only_room_is_missing() {
 fn what_is_on_its_way_takes_room() {
     let mut fleet = fleet(3, 3);
     *fleet.arriving.slot(FileserverId(3)) = 450;
-    assert_eq!(refused(&fleet, &repository(1, &[1, 2]), 51), "needs 51 bytes, 50 can be placed");
+    assert_eq!(refused(&fleet, &repository(1, &[1, 2]), 51), "needs 51 B, 50 B can be placed");
 }
 
 #[test]

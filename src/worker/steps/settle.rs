@@ -3,6 +3,7 @@
 use super::Done;
 use crate::database::pushes;
 use crate::fleet::Watch;
+use crate::model::amount::counted;
 use crate::model::attempt::Attempt;
 use crate::settle::{Adopted, Bounds, Ended, Settler, adopt};
 use crate::worker::Worker;
@@ -17,9 +18,10 @@ pub(in crate::worker) async fn settle(worker: &Worker, attempt: &Attempt, watch:
     let settler = Settler { database, agents, by, bounds };
     if let Some(from) = pushes::adoption(database, id).await? {
         return match adopt(&settler, id, from).await? {
-            Adopted::Done { version, equal, .. } => {
-                Ok(done(&format!("the copy was adopted: version {version}, which {equal} copies have")))
-            }
+            Adopted::Done { version, equal, .. } => Ok(done(&format!(
+                "the copy was adopted: version {version}, now on {}",
+                counted(equal, "copy")
+            ))),
             Adopted::Refused(why) => Err(Outcome::failed(why)),
         };
     }

@@ -3,6 +3,7 @@ use super::{Count, MergeInto, Merged, braking};
 use crate::database::transaction::{Tx, within};
 use crate::database::{DatabaseError, Doing, Engine, Result, brakes};
 use crate::model::Millis;
+use crate::model::amount::counted;
 use crate::model::finding::Deferral;
 use crate::model::goal::GoalState;
 use crate::model::id::EvaluationId;
@@ -192,7 +193,7 @@ async fn judge(tx: &mut Tx, into: &MergeInto, now: Millis) -> Result<()> {
 /// What a finding becomes after so many ineffective attempts.
 fn verdict(into: &MergeInto, ineffective: i32, now: Millis) -> (&'static str, Deferral, Millis) {
     if ineffective >= into.stuck_after {
-        let reason = format!("{ineffective} attempts succeeded, and the goal still returns it");
+        let reason = format!("{} succeeded, and the goal still returns it", counted(ineffective, "attempt"));
         return ("stuck", Deferral::Stuck { reason }, now);
     }
     let step = usize::try_from(ineffective - 1).unwrap_or_default();
@@ -283,11 +284,12 @@ async fn end_evaluation(tx: &mut Tx, into: &MergeInto, merged: &Merged, took_ms:
     let state = if merged.returned == 0 && !merged.at_least { GoalState::Met } else { GoalState::Unmet };
     within!(tx, c => sqlx::query(
         "/* findings::state_of_goal */ UPDATE goal_states SET state = $2, findings = $3, evaluated_at = $4, \
-           finished_at = $4, took_ms = $5, error = NULL, failures = 0, at_least = $6, finished = finished + 1 \
+           finished_at = $4, took_ms = $5, error = NULL, failures = 0, at_least = $6, finished = finished + 1, \
+           ended = $7 \
           WHERE goal = $1",
     )
     .bind(&into.goal).bind(state.as_str()).bind(merged.returned).bind(into.began_at).bind(took_ms)
-    .bind(merged.at_least)
+    .bind(merged.at_least).bind(&into.digest)
     .execute(c).await.map(drop))
     .doing(doing)
 }

@@ -97,8 +97,11 @@ impl Step<'_> {
             Some(table) if published.contains(&table.as_str()) => None,
             table => {
                 let name = table.map_or("of the engine's own", String::as_str);
-                let why =
-                    format!("table {name} is not published: docs/reference/tables.md lists those that are");
+                let why = format!(
+                    "table {name} is not published; tables and views: {}; docs/reference/tables.md says what each \
+                     holds",
+                    published.join(", ")
+                );
                 Some(Refused { why, table: table.cloned() })
             }
         }
