@@ -280,13 +280,14 @@ impl Stage {
         sqlx::query(text).execute(&pool).await.unwrap();
     }
 
+    /// Waits for it, so long as a machine may take that has other things to do.
     pub(super) async fn until(&self, what: &str, is: impl AsyncFn(&Self) -> bool) {
         let holds = async {
             while !is(self).await {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        assert!(tokio::time::timeout(Duration::from_secs(30), holds).await.is_ok(), "never came: {what}");
+        assert!(tokio::time::timeout(Duration::from_secs(90), holds).await.is_ok(), "never came: {what}");
     }
 }
 

@@ -291,7 +291,7 @@ impl Fleet {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), none).await.expect("every attempt ends");
+        tokio::time::timeout(Duration::from_secs(90), none).await.expect("every attempt ends");
     }
 
     pub(super) async fn replica(&self, number: usize) -> Option<Replica> {
@@ -319,7 +319,7 @@ impl Fleet {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), open).await.expect("so many long calls");
+        tokio::time::timeout(Duration::from_secs(90), open).await.expect("so many long calls");
     }
 }
 

@@ -91,7 +91,7 @@ async fn a_worker_that_may_run_no_programs_leaves_them_to_others(scratch) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), others).await.expect("other work goes on");
+    tokio::time::timeout(Duration::from_secs(90), others).await.expect("other work goes on");
     assert_eq!(fleet.number("SELECT count(*) FROM attempts WHERE state = 'queued' AND step = 'exec'").await, 1);
     stop.cancel();
     fleet.end().await;
