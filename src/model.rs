@@ -10,6 +10,7 @@ pub mod brake;
 pub mod chance;
 pub mod checksum;
 pub mod contents;
+pub mod cron;
 pub mod finding;
 pub mod fleet;
 pub mod goal;

@@ -302,10 +302,19 @@ async fn errors_in_rows_name_row_and_column() {
         let source = tables.source();
         let sql = "SELECT 1 AS repository_id, 5 AS priority UNION ALL SELECT 2, 5000";
         let problem = evaluate(&source, &goal(source.engine(), "repository", "", sql)).await.unwrap_err();
-        assert_eq!(problem.message, "goals/x.sql: row 2: column \"priority\" is not between 0 and 999");
+        assert!(
+            problem.message.contains(": row 2: column \"priority\" is 5000, not between 0 and 999")
+                && !problem.message.starts_with("goals/x.sql: "),
+            "{}",
+            problem.message
+        );
         let sql = "SELECT NULLIF(i, 1) AS repository_id FROM (SELECT 1 AS i) AS one";
         let problem = evaluate(&source, &goal(source.engine(), "repository", "", sql)).await.unwrap_err();
-        assert_eq!(problem.message, "goals/x.sql: row 1: column \"repository_id\" is NULL or missing");
+        assert!(
+            problem.message.contains(": row 1: column \"repository_id\" is NULL or missing"),
+            "{}",
+            problem.message
+        );
         assert!(problem.text);
         tables.drop().await;
     }

@@ -48,12 +48,13 @@ impl Client {
             Some(url) => url.clone(),
             None => from_data(&global.data)?,
         };
-        let mut base: Url =
-            text.parse().map_err(|error| Failure::usage(format!("{text:?} is not an address: {error}")))?;
+        let no_address = || {
+            let failure = Failure::usage(format!("{text:?} is not an address such as http://127.0.0.1:7080"));
+            if text.contains("://") { failure } else { failure.hint(format!("http://{text} may be meant")) }
+        };
+        let mut base: Url = text.parse().map_err(|_| no_address())?;
         if !matches!(base.scheme(), "http" | "https") {
-            return Err(
-                Failure::usage(format!("{text:?} is not an address such as http://127.0.0.1:7080")).into()
-            );
+            return Err(no_address().into());
         }
         base.set_path("/api/v1/");
         let http = reqwest::Client::builder()
@@ -171,7 +172,8 @@ impl Client {
 fn from_data(data: &Path) -> anyhow::Result<String> {
     let path = UpFile::path(data);
     let Ok(text) = std::fs::read_to_string(&path) else {
-        return Err(Failure::new(Exit::Unreachable, format!("nothing runs in {}", data.display()))
+        let why = if data.is_dir() { "" } else { ": there is no such directory" };
+        return Err(Failure::new(Exit::Unreachable, format!("nothing runs in {}{why}", data.display()))
             .hint("start `trued up`, or name its directory with --data, or an API with --url")
             .into());
     };

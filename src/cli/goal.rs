@@ -12,9 +12,10 @@ use crate::http::shapes::{
 };
 use crate::model::Millis;
 use crate::model::amount::plural;
-use crate::model::finding::Exception;
+use crate::model::finding::{Exception, Subject};
 use crate::model::goal::GoalState;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 mod check;
@@ -173,8 +174,20 @@ async fn run_one(global: &Global, name: &str, limit: usize) -> anyhow::Result<Ex
     })?;
     let more = if run.more { "at least " } else { "" };
     eprintln!("{name} returns {more}{}, in {took_ms} ms", output::counted(run.total, "row"));
+    if let Some(subject) = twice(&run.rows).map(ToString::to_string) {
+        let subject = run.names.get(&subject).unwrap_or(&subject);
+        eprintln!(
+            "warning: {subject} is returned twice, of which an evaluation fails: return each subject once, by GROUP BY, DISTINCT or EXISTS"
+        );
+    }
     tell_other_version(name, run.other_version.as_ref());
     Ok(if run.total > 0 { Exit::Open } else { Exit::Done })
+}
+
+/// The first subject that stands twice among rows.
+fn twice(rows: &[Exception]) -> Option<&Subject> {
+    let mut seen = BTreeSet::new();
+    rows.iter().map(|row| &row.subject).find(|subject| !seen.insert(*subject))
 }
 
 fn cells(row: &Exception, run: &GoalRun) -> Vec<String> {
@@ -251,6 +264,19 @@ mod tests {
             no_version: false,
             paused: None,
         }
+    }
+
+    #[test]
+    fn a_subject_that_stands_twice_among_the_rows_is_found() {
+        let row = |key: &str| Exception {
+            subject: Subject::Key(key.to_owned()),
+            priority: 100,
+            reason: None,
+            hints: crate::model::finding::Hints::default(),
+            evidence: serde_json::Map::new(),
+        };
+        assert_eq!(twice(&[row("a"), row("b")]), None);
+        assert_eq!(twice(&[row("a"), row("b"), row("a")]), Some(&Subject::Key("a".to_owned())));
     }
 
     #[test]

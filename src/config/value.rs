@@ -178,8 +178,7 @@ pub fn schedule(text: &str) -> Result<cron::Schedule, String> {
         ));
     }
     cron::Schedule::from_str(text).map_err(|error| {
-        // The first lines of it repeat the text and draw an arrow below.
-        let why = error.to_string().lines().last().map(|why| why.trim().to_owned()).unwrap_or_default();
+        let why = crate::model::cron::why(text, &error);
         format!("{text:?} is not cron with seconds, such as \"0 */2 * * * *\": {why}")
     })
 }
@@ -285,7 +284,8 @@ mod tests {
         assert!(schedule("*/5 * * * * *").is_ok());
         assert!(schedule("*/5 * * * *").is_err_and(|error| error.contains("seconds come first")));
         let error = schedule("whenever it suits you or not").unwrap_err();
-        assert!(!error.contains('\n') && error.contains("such as \"0 */2 * * * *\": The "), "{error}");
+        let said = "such as \"0 */2 * * * *\": seconds are 0 to 59, and \"whenever\" was given";
+        assert!(error.ends_with(said), "{error}");
     }
 
     #[test]

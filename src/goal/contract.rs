@@ -137,8 +137,11 @@ fn typed(columns: &[Column], name: &str, wanted: &Type) -> Result<(), (String, O
     if column.kind == *wanted || column.kind == Type::Unknown {
         return Ok(());
     }
+    // Of what has a name and an id, the name was probably taken.
+    let is_id = matches!(name, "repository_id" | "fileserver_id") && column.kind == Type::Text;
+    let more = if is_id { format!("; write `id AS {name}`") } else { String::new() };
     let (found, wanted) = (described(&column.kind), described(wanted));
-    Err((format!("column \"{name}\" is {found} and must be {wanted}"), Some(name.to_owned())))
+    Err((format!("column \"{name}\" is {found} and must be {wanted}{more}"), Some(name.to_owned())))
 }
 
 fn described(kind: &Type) -> String {
@@ -166,14 +169,19 @@ fn misspelt(columns: &[Column], name: &str) -> Result<(), (String, Option<String
 /// A row (counted from 1) as an exception.
 ///
 /// # Errors
-/// Naming row and column.
-pub fn exception(kind: SubjectKind, row: u64, mut values: Map<String, Value>) -> Result<Exception, String> {
+/// Naming row and column, and the column once more, by which its place in the query is found.
+pub fn exception(
+    kind: SubjectKind,
+    row: u64,
+    mut values: Map<String, Value>,
+) -> Result<Exception, (String, String)> {
     let subject = subject(kind, row, &mut values)?;
     let priority = whole(row, "priority", values.remove("priority"))?;
-    let priority = i32::try_from(priority.unwrap_or(DEFAULT_PRIORITY.into()))
+    let priority = priority.unwrap_or(DEFAULT_PRIORITY.into());
+    let priority = i32::try_from(priority)
         .ok()
         .filter(|priority| (0..=999).contains(priority))
-        .ok_or_else(|| format!("row {row}: column \"priority\" is not between 0 and 999"))?;
+        .ok_or_else(|| wrong(row, "priority", &format!("is {priority}, not between 0 and 999")))?;
     let reason = text(row, "reason", values.remove("reason"))?.map(|reason| cut(reason, MAX_REASON));
     let hints = Hints {
         source_id: whole(row, "source_id", values.remove("source_id"))?.map(FileserverId),
@@ -189,11 +197,22 @@ pub fn exception(kind: SubjectKind, row: u64, mut values: Map<String, Value>) ->
     Ok(Exception { subject, priority, reason, hints, evidence: values })
 }
 
-fn subject(kind: SubjectKind, row: u64, values: &mut Map<String, Value>) -> Result<Subject, String> {
-    let mut id = |name: &str| {
-        whole(row, name, values.remove(name))?
-            .ok_or_else(|| format!("row {row}: column \"{name}\" is NULL or missing"))
-    };
+/// What is wrong with a column of a row, and the column.
+fn wrong(row: u64, name: &str, why: &str) -> (String, String) {
+    (format!("row {row}: column \"{name}\" {why}"), name.to_owned())
+}
+
+fn no_subject(row: u64, name: &str) -> (String, String) {
+    let why = "is NULL or missing: leave such rows out, by WHERE … IS NOT NULL or an inner JOIN";
+    wrong(row, name, why)
+}
+
+fn subject(
+    kind: SubjectKind,
+    row: u64,
+    values: &mut Map<String, Value>,
+) -> Result<Subject, (String, String)> {
+    let mut id = |name: &str| whole(row, name, values.remove(name))?.ok_or_else(|| no_subject(row, name));
     Ok(match kind {
         SubjectKind::Repository => Subject::Repository(RepositoryId(id("repository_id")?)),
         SubjectKind::Replica => {
@@ -201,22 +220,21 @@ fn subject(kind: SubjectKind, row: u64, values: &mut Map<String, Value>) -> Resu
         }
         SubjectKind::Fileserver => Subject::Fileserver(FileserverId(id("fileserver_id")?)),
         SubjectKind::Key => {
-            let key = text(row, "key", values.remove("key"))?
-                .ok_or_else(|| format!("row {row}: column \"key\" is NULL or missing"))?;
+            let key = text(row, "key", values.remove("key"))?.ok_or_else(|| no_subject(row, "key"))?;
             if key.is_empty() || key.len() > MAX_KEY {
-                return Err(format!("row {row}: column \"key\" is empty or longer than {MAX_KEY} bytes"));
+                return Err(wrong(row, "key", &format!("is empty or longer than {MAX_KEY} bytes")));
             }
             Subject::Key(key)
         }
     })
 }
 
-fn whole(row: u64, name: &str, value: Option<Value>) -> Result<Option<i64>, String> {
+fn whole(row: u64, name: &str, value: Option<Value>) -> Result<Option<i64>, (String, String)> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_i64().or_else(|| whole_fraction(&value)) {
             Some(number) => Ok(Some(number)),
-            None => Err(format!("row {row}: column \"{name}\" is {value} and must be a whole number")),
+            None => Err(wrong(row, name, &format!("is {value} and must be a whole number"))),
         },
     }
 }
@@ -228,11 +246,11 @@ fn whole_fraction(value: &Value) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9.0e15).then_some(number as i64)
 }
 
-fn text(row: u64, name: &str, value: Option<Value>) -> Result<Option<String>, String> {
+fn text(row: u64, name: &str, value: Option<Value>) -> Result<Option<String>, (String, String)> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(value) => Err(format!("row {row}: column \"{name}\" is {value} and must be text")),
+        Some(value) => Err(wrong(row, name, &format!("is {value} and must be text"))),
     }
 }
 
@@ -268,6 +286,8 @@ mod tests {
         assert!(plain.ends_with("; write `id AS repository_id` (it returns id, name)"), "{plain}");
         let other = check(SubjectKind::Key, &columns(&[("zorkmid", Type::Text)])).unwrap_err().0;
         assert!(other.ends_with("returns it (it returns zorkmid)"), "{other}");
+        let text = check(SubjectKind::Repository, &columns(&[("repository_id", Type::Text)])).unwrap_err().0;
+        assert!(text.ends_with("is text and must be a number; write `id AS repository_id`"), "{text}");
         for wrong in [
             columns(&[("repository_id", Type::Text)]),
             columns(&[("repository_id", Type::Number), ("priority", Type::Text)]),
@@ -301,11 +321,12 @@ mod tests {
             ),
             (
                 json!({"repository_id": 7, "priority": 1000}),
-                "row 4: column \"priority\" is not between 0 and 999",
+                "row 4: column \"priority\" is 1000, not between 0 and 999",
             ),
             (json!({"repository_id": 7, "reason": 1}), "row 4: column \"reason\" is 1 and must be text"),
         ] {
-            assert_eq!(exception(SubjectKind::Repository, 4, row(&values)).unwrap_err(), part);
+            let said = exception(SubjectKind::Repository, 4, row(&values)).unwrap_err();
+            assert!(said.0.starts_with(part) && said.0.contains(&format!("\"{}\"", said.1)), "{}", said.0);
         }
         assert!(exception(SubjectKind::Key, 1, row(&json!({"key": "x".repeat(501)}))).is_err());
     }

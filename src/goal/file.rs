@@ -6,6 +6,7 @@
 
 use super::Engine;
 use super::header::{self, Line};
+
 use super::sql::{self, Query};
 use super::text::{At, FileError, did_you_mean};
 use super::value::{self, Value};
@@ -365,14 +366,7 @@ impl<'a> Keys<'a> {
         let Some(line) = self.find("schedule") else { return Ok(None) };
         let form = "cron with seconds, UTC, such as `0 */2 * * * *`";
         let schedule = cron::Schedule::from_str(line.value).map_err(|error| {
-            let five = line.value.split_whitespace().count() == 5;
-            let why = if five {
-                "; five fields lack the seconds, which come first".to_owned()
-            } else {
-                // The first lines of it draw an arrow below the text.
-                error.to_string().lines().last().map_or_else(String::new, |why| format!("; {}", why.trim()))
-            };
-            bad(line, form, &why)
+            bad(line, form, &format!("; {}", crate::model::cron::why(line.value, &error)))
         })?;
         Ok(Some(schedule))
     }

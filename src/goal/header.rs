@@ -4,7 +4,7 @@
 //! it that is no `key: value` is an error, and so is a known key further down: a typing
 //! mistake must never turn a key into prose.
 
-use super::text::{At, did_you_mean};
+use super::text::{At, did_you_mean, position};
 use std::ops::Range;
 
 /// Every key, in the order of the documentation.
@@ -122,23 +122,44 @@ fn known(line: &Line<'_>) -> Result<(), At> {
     Err(At::new(line.key_at, format!("unknown key \"{}\"{near} (keys: {all})", line.key)))
 }
 
-/// A known key in the comment that follows the header would silently do nothing.
+/// A known key that follows the header would silently do nothing.
 fn refuse_late_keys(text: &str, end: usize) -> Result<(), At> {
-    for range in lines(text).skip_while(|range| range.end <= end && end > 0) {
+    let mut is_query = false;
+    let after = || lines(text).skip_while(|range| range.end <= end && end > 0);
+    for range in after() {
         let line = &text[range.clone()];
         let trimmed = line.trim();
-        if !trimmed.is_empty() && !trimmed.starts_with("--") {
-            break;
-        }
-        let Some((key, _)) = trimmed.trim_start_matches('-').split_once(':') else { continue };
-        let key = key.trim();
-        if KEYS.iter().chain(&MORE_KEYS).any(|known| *known == key) {
-            let at = range.start + line.find(key).unwrap_or(0);
-            return Err(At::new(
-                at,
-                format!("key {key} stands after the header's end, where it would do nothing"),
-            ));
+        let is_comment = trimmed.starts_with("--");
+        let at = |key: &str| range.start + line.find(key).unwrap_or(0);
+        match late_key(trimmed) {
+            Some(key) if is_comment => {
+                let ended = if is_query { String::new() } else { ended(text, after().next()) };
+                let message =
+                    format!("key {key} stands after the header's end, where it would do nothing{ended}");
+                return Err(At::new(at(key), message));
+            }
+            Some(key) if !is_query => {
+                let message = format!("this line lacks its `--`: write `-- {trimmed}`");
+                return Err(At::new(at(key), message));
+            }
+            _ => is_query |= !is_comment && !trimmed.is_empty(),
         }
     }
     Ok(())
+}
+
+fn late_key(line: &str) -> Option<&str> {
+    let (key, _) = line.trim_start_matches('-').split_once(':')?;
+    KEYS.iter().chain(&MORE_KEYS).copied().find(|known| *known == key.trim())
+}
+
+/// Which line ended the header, and what to do about it.
+fn ended(text: &str, first: Option<Range<usize>>) -> String {
+    let Some(range) = first else { return String::new() };
+    let number = position(text, range.start).0;
+    match text.get(range).unwrap_or_default().trim() {
+        "" => format!("; line {number}, which is empty, ended it: remove that line"),
+        "--" => format!("; line {number}, a `--` alone, ended it: write the key above that line"),
+        _ => String::new(),
+    }
 }

@@ -426,9 +426,9 @@ async fn open(path: PathBuf) -> Read {
         }
         tokio::fs::read(&path).await
     };
-    match read.await.map(String::from_utf8) {
+    match read.await.map(super::text::utf8) {
         Ok(Ok(text)) => Read::Text { path, text },
-        Ok(Err(_)) => Read::Unreadable { path, why: "it is not UTF-8 text".to_owned() },
+        Ok(Err(why)) => Read::Unreadable { path, why },
         Err(error) => Read::Unreadable { path, why: error.to_string() },
     }
 }

@@ -81,8 +81,9 @@ pub const RULES: [Rule; 12] = [
     rule(
         "not-in-null",
         false,
-        "NOT IN is never true once the subquery returns one NULL: the goal would be met for ever",
-        "use NOT EXISTS",
+        "nothing equals NULL or differs from it, and NOT IN is never true once the subquery returns one NULL: the goal \
+         would be met for ever",
+        "write IS NULL or IS NOT NULL; for NOT IN use NOT EXISTS",
     ),
     rule(
         "union-distinct",

@@ -113,19 +113,9 @@ pub fn put(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
 
 fn schedule(value: &str) -> Result<cron::Schedule, String> {
     cron::Schedule::from_str(value).map_err(|error| {
-        let five = value.split_whitespace().count() == 5;
-        let why = if five {
-            "five fields lack the seconds, which come first".to_owned()
-        } else {
-            last_line(&error)
-        };
+        let why = crate::model::cron::why(value, &error);
         format!("\"{value}\" is not cron with seconds, UTC, such as `0 */2 * * * *`; {why}")
     })
-}
-
-/// The sentence alone: above it stand the text once more and a mark below it, which do not survive being put in a line.
-fn last_line(error: &cron::error::Error) -> String {
-    error.to_string().lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
 /// A parameter's value as the file has it.

@@ -42,6 +42,18 @@ impl At {
     }
 }
 
+/// What was read as text.
+///
+/// # Errors
+/// With the line of the first byte that is none.
+pub fn utf8(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = good.split(|byte| *byte == b'\n').count();
+        format!("line {line}: it is not UTF-8 text")
+    })
+}
+
 /// Line and column of an offset in bytes; an offset past the end is the end.
 #[must_use]
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
@@ -99,6 +111,12 @@ mod tests {
         assert_eq!(position("aß\ncd", 2), (1, 2), "inside a character is its beginning");
         assert_eq!(position("aß\ncd", 4), (2, 1));
         assert_eq!(position("aß\ncd", 99), (2, 3));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_told_with_their_line() {
+        assert_eq!(utf8(b"a\nb\n".to_vec()), Ok("a\nb\n".to_owned()));
+        assert_eq!(utf8(b"a\nb\xffc\n".to_vec()), Err("line 2: it is not UTF-8 text".to_owned()));
     }
 
     #[test]

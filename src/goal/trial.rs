@@ -133,7 +133,8 @@ pub async fn compare(
     })
     .await?;
     if let Some(subject) = twice {
-        let (path, message) = (edited.path.display(), "is returned twice: an evaluation would fail");
+        let path = edited.path.display();
+        let message = "is returned twice: an evaluation would fail; return each subject once, by GROUP BY, DISTINCT or EXISTS";
         return Err(Problem { message: format!("{path}: {subject} {message}"), text: true, late: false });
     }
     difference.now = evaluated.now;

@@ -9,6 +9,7 @@ use crate::database::pauses::{self, Pause};
 use crate::database::{Database, DatabaseError, goals, settings};
 use crate::goal::setting::{self, Setting};
 use crate::model::Millis;
+use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::{Path, State};
 
@@ -27,7 +28,7 @@ pub async fn pause(
     Path(name): Path<String>,
     Json(ask): Json<PauseGoal>,
 ) -> Answer<Changed> {
-    known(&api, &name).await?;
+    let status = known(&api, &name).await?;
     let reason = text("reason", &ask.reason)?;
     let now = api.db.now().await?;
     let until = ask.for_ms.map_or(ask.until, |length| Some(now.saturating_add(length)));
@@ -44,10 +45,12 @@ pub async fn pause(
     }
     pauses::put(&api.db, &pauses::of_goal(&name), "local", reason, Some(until)).await?;
     record(&api, "goal.pause", &name, Some(reason), serde_json::json!({ "until": until })).await?;
-    Ok(Json(Changed {
-        message: format!("goal {name} is paused until {end}; it is still evaluated"),
-        changed: true,
-    }))
+    let meanwhile = match (&status.digest, &status.file_error) {
+        (Some(_), _) => "it is still evaluated".to_owned(),
+        (None, Some(error)) => format!("no version of it runs: {error}"),
+        (None, None) => "no version of it runs yet".to_owned(),
+    };
+    Ok(Json(Changed { message: format!("goal {name} is paused until {end}; {meanwhile}"), changed: true }))
 }
 
 /// `POST /api/v1/goals/{name}/resume`
@@ -119,7 +122,10 @@ pub async fn set(
         let detail = serde_json::json!({ "name": key, "was": was(key), "is": null });
         record(&api, "goal.unset", &name, Some(reason), detail).await?;
     }
-    Ok(Json(Changed { message: format!("goal {name} has {told}, within seconds"), changed: true }))
+    let message = format!(
+        "goal {name} has {told}; its findings follow at its next evaluation, which `trued goal evaluate {name}` asks for"
+    );
+    Ok(Json(Changed { message, changed: true }))
 }
 
 /// The answer to a wish about a goal of which nothing runs.
@@ -198,9 +204,13 @@ pub fn of(pauses: &[Pause], goal: &str) -> Option<PausedGoal> {
     })
 }
 
-async fn known(api: &Api, name: &str) -> Result<(), Problem> {
-    let known: Vec<_> = goals::states(&api.db).await?.into_iter().map(|one| one.goal).collect();
-    if known.iter().any(|one| one == name) { Ok(()) } else { Err(no_such_goal(name, &known)) }
+async fn known(api: &Api, name: &str) -> Result<GoalStatus, Problem> {
+    let mut states = goals::states(&api.db).await?;
+    if let Some(at) = states.iter().position(|one| one.goal == name) {
+        return Ok(states.swap_remove(at));
+    }
+    let known: Vec<_> = states.into_iter().map(|one| one.goal).collect();
+    Err(no_such_goal(name, &known))
 }
 
 fn text<'a>(what: &str, text: &'a str) -> Result<&'a str, Problem> {

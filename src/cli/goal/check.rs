@@ -6,7 +6,7 @@ use super::super::failure::{Exit, Failure};
 use super::super::{output, program};
 use super::files;
 use crate::goal::lint::{RULES, Remark};
-use crate::goal::trial;
+use crate::goal::{text, trial};
 use crate::http::shapes::{CheckGoal, CheckedGoal};
 use anyhow::Context as _;
 use serde::Serialize;
@@ -104,7 +104,9 @@ pub fn read(global: &Global, file: &Path) -> anyhow::Result<String> {
         let message = format!("{} has {size} bytes; a goal has {LARGEST_FILE} at most", file.display());
         return Err(Failure::new(Exit::Failed, message).into());
     }
-    std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
+    let bytes = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+    let wrong = |why| Failure::new(Exit::Failed, format!("{}: {why}", file.display())).into();
+    text::utf8(bytes).map_err(wrong)
 }
 
 async fn here(global: &Global, url: &str, file: &Path, text: &str) -> anyhow::Result<CheckedGoal> {

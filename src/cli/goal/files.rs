@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// Names of goals that one answer lists.
 const LISTED: usize = 40;
 
+/// Files of one directory that are looked at for one that lies astray.
+const LOOKED_AT: usize = 1_000;
+
 /// Where the goals are: of `trued up`'s data directory, if it has some and the configuration names no other.
 ///
 /// # Errors
@@ -59,8 +62,27 @@ pub fn found(directory: &Path, goal: &str) -> anyhow::Result<PathBuf> {
         let known = names(directory);
         let near = did_you_mean(goal, known.iter().map(String::as_str));
         let message = format!("there is no goal \"{goal}\" in {}{near}", directory.display());
-        Failure::usage(message).hint(listed(&known)).into()
+        let astray = astray(directory, goal).map_or_else(String::new, |path| {
+            let (is, where_to) = (path.display(), directory.join(format!("{goal}.sql")));
+            format!("{is} is where nobody looks: it is read as {}; ", where_to.display())
+        });
+        Failure::usage(message).hint(astray + &listed(&known)).into()
     })
+}
+
+/// A file that might be the goal's, in another directory nearby or with another ending.
+fn astray(directory: &Path, goal: &str) -> Option<PathBuf> {
+    let below = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let places = below.filter(|path| path.is_dir()).take(LISTED);
+    let places = places.chain(directory.parent().map(Path::to_owned)).chain([directory.to_owned()]);
+    let called = |path: &PathBuf| {
+        let kind = path.extension().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+        path.file_stem().is_some_and(|stem| stem == goal)
+            && (kind.eq_ignore_ascii_case("sql") || kind == "txt" || kind.is_empty())
+    };
+    let mut files =
+        places.flat_map(|place| std::fs::read_dir(place).into_iter().flatten().flatten().take(LOOKED_AT));
+    files.find_map(|entry| Some(entry.path()).filter(|path| called(path) && path.is_file()))
 }
 
 /// The answer to a path that is no goal's file, with the file that was meant; none: it is one. Without a directory of
@@ -207,6 +229,25 @@ mod tests {
         assert!(failure.message.ends_with("; did you mean \"replicas-match\"?"), "{failure}");
         let hint = failure.hint.as_deref().unwrap();
         assert!(hint.starts_with("goals are: racks-differ, replicas-match; --data DIR"), "{hint}");
+    }
+
+    #[test]
+    fn a_goals_file_that_lies_where_nobody_looks_is_named() {
+        let goals = goals();
+        std::fs::create_dir(goals.path().join("sub")).unwrap();
+        for path in ["sub/in-sub.sql", "shouted.SQL", "noted.txt"] {
+            std::fs::write(goals.path().join(path), "").unwrap();
+            let name = Path::new(path).file_stem().unwrap().to_str().unwrap();
+            let error = found(goals.path(), name).unwrap_err();
+            let hint = error.downcast_ref::<Failure>().unwrap().hint.clone().unwrap();
+            let (is, belongs) = (goals.path().join(path), goals.path().join(format!("{name}.sql")));
+            let said = format!(
+                "{} is where nobody looks: it is read as {}; goals are:",
+                is.display(),
+                belongs.display()
+            );
+            assert!(hint.starts_with(&said), "{hint}");
+        }
     }
 
     #[test]

@@ -294,5 +294,7 @@ async fn twice(tx: &mut Tx) -> Result<DatabaseError> {
     .persistent(false).fetch_optional(c).await)
     .doing("looking for a subject that came twice")?;
     let subject = twice.as_deref().unwrap_or("a subject");
-    Ok(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation")))
+    Ok(DatabaseError::Refused(format!(
+        "{subject} was returned twice in one evaluation: return each subject once, by GROUP BY, DISTINCT or EXISTS"
+    )))
 }

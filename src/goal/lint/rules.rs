@@ -39,6 +39,7 @@ pub(super) fn look(goal: &Goal, engine: Engine, end: usize, plan: Option<&Plan>)
         add("text-param", text.text_param(goal, name));
     }
     add("not-in-null", text.not_in());
+    add("not-in-null", text.compared_with_null());
     add("union-distinct", text.union());
     add("summary-sentence", summary(goal, line("summary:")));
     // From which side a join with the suspects is read depends on how many there are, and here there may be none.
@@ -163,6 +164,19 @@ impl<'a> Text<'a> {
                 && !key(index + 4)
         })?;
         Some(At::new(found.start, "NOT IN with a subquery that may return NULL"))
+    }
+
+    /// `= NULL`, `<> NULL` and `!= NULL`, which are never true.
+    fn compared_with_null(&self) -> Option<At> {
+        let pair = |index: usize, first: &str, second: &str| {
+            self.is_symbol(index, first) && self.is_symbol(index + 1, second) && self.is(index + 2, "null")
+        };
+        let differs = |index: usize| pair(index, "<", ">") || pair(index, "!", "=");
+        let equals = |index: usize| self.is_symbol(index, "=") && self.is(index + 1, "null");
+        let found = self.first(|index| differs(index) || equals(index))?;
+        let (operator, meant) =
+            if found.is_symbol(self.source, "=") { ("=", "IS NULL") } else { ("<>", "IS NOT NULL") };
+        Some(At::new(found.start, format!("{operator} NULL is never true: write {meant}")))
     }
 
     /// A parameter that is a text without quotes, and is compared by size or counted with.

@@ -49,6 +49,9 @@ fn each_rule_is_broken_by_its_example_and_by_it_alone() {
         ("text-param", "-- param: size = big\n".into(), end("AND :size < bytes")),
         ("text-param", "-- param: size = \"1GiB\"\n".into(), end("AND bytes > :size")),
         ("not-in-null", String::new(), end("AND id NOT IN (SELECT repository_id FROM findings)")),
+        ("not-in-null", String::new(), end("AND removed_at = NULL")),
+        ("not-in-null", String::new(), end("AND removed_at <> NULL")),
+        ("not-in-null", String::new(), end("AND removed_at != null")),
         ("union-distinct", String::new(), format!("{GOOD} UNION {GOOD}")),
     ];
     for (id, more, sql) in examples {
@@ -58,6 +61,13 @@ fn each_rule_is_broken_by_its_example_and_by_it_alone() {
         ids("", &end("AND id NOT IN (SELECT p.id FROM repositories p)")).is_empty(),
         "a key is never NULL"
     );
+}
+
+#[test]
+fn a_comparison_with_null_is_told_with_its_place() {
+    let remarks = remarks("", &format!("{GOOD} AND removed_at != NULL"), None);
+    let said = "goals/x.sql:7:93: <> NULL is never true: write IS NOT NULL";
+    assert_eq!((remarks[0].message.as_str(), remarks[0].refused), (said, false));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Rows on their way to whoever takes them: in batches, up to the goal's bound, names of repositories turned into ids.
 
-use super::{Names, Problem};
+use super::{Names, Problem, explain};
 use crate::goal::Goal;
 use crate::goal::contract;
 use crate::model::finding::Exception;
@@ -64,7 +64,12 @@ impl<'a> Sending<'a> {
     }
 
     fn exception(&self, row: u64, values: Map<String, Json>) -> Result<Exception, Problem> {
-        contract::exception(self.goal.subject, row, values).map_err(|message| self.wrong(&message))
+        contract::exception(self.goal.subject, row, values).map_err(|(message, column)| {
+            match explain::find_word(&self.goal.query.text, &column) {
+                Some(place) => Problem::text(self.goal.at(self.goal.query.file_offset(place), message)),
+                None => self.wrong(&message),
+            }
+        })
     }
 
     fn wrong(&self, message: &str) -> Problem {

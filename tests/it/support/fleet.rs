@@ -159,8 +159,9 @@ impl Fleet {
         command
     }
 
+    /// With a capacity, so that it is no matter how full the disk of this machine is.
     fn add_agent(&mut self, n: usize) {
-        self.add(n, &format!("rack-{n}"), &[]);
+        self.add_agent_in(n, n, "100GiB".to_owned());
     }
 
     /// Adds fileserver `fs-N` in a rack, with so many bytes, and starts its agent.

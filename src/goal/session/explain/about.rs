@@ -19,6 +19,8 @@ pub enum About {
     Call(String),
     /// It belongs to no language.
     Token(String),
+    /// It cannot stand where it stands.
+    Misplaced(String),
     /// A clause, by its first word.
     Clause(String),
 }
@@ -31,6 +33,11 @@ impl About {
             .or_else(|| function(message))
             .or_else(|| {
                 between(message, "unrecognized token: \"", "\"").map(|token| Self::Token(token.to_owned()))
+            })
+            .or_else(|| {
+                let word = between(message, "near \"", "\": syntax error")
+                    .or_else(|| between(message, "syntax error at or near \"", "\""));
+                word.map(|word| Self::Misplaced(word.to_owned()))
             })
             .or_else(|| clause(message))
     }

@@ -2,7 +2,7 @@
 
 use super::about::About;
 use super::places::words_at;
-use super::{Known, Names};
+use super::{Known, Names, syntax};
 use crate::goal::Goal;
 use crate::goal::sql::Query;
 use crate::goal::text::did_you_mean;
@@ -49,6 +49,7 @@ pub fn hint(goal: &Goal, query: &Query, about: &About, at: Option<usize>, names:
         About::Ambiguous(name) => ambiguous(query, name, known),
         About::Function(name) => function(name, &names.functions),
         About::Token(token) => token_hint(token),
+        About::Misplaced(word) => syntax::hint(&goal.text, word, at),
         About::Call(name) if is_aggregate(name) => {
             "; a condition on count() and its like stands in HAVING, behind GROUP BY".to_owned()
         }
@@ -68,6 +69,9 @@ fn column(
     at: Option<usize>,
     known: &[Known],
 ) -> String {
+    if !query.words.iter().any(|word| word == "from") {
+        return "; the query has no FROM: say which table it reads".to_owned();
+    }
     let near = did_you_mean(name, columns_of(known, &query.words));
     if !near.is_empty() {
         return near;
@@ -163,6 +167,8 @@ fn token_hint(token: &str) -> String {
         None if digits => {
             "; a number with a unit is a parameter: `-- param: most = 1GiB`, and :most here".to_owned()
         }
+        None if token.starts_with(':') => "; a type is written CAST(x AS type)".to_owned(),
+        None if token.starts_with(['{', '}']) => syntax::PARAMETER.to_owned(),
         None => String::new(),
     }
 }

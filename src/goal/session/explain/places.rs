@@ -18,6 +18,8 @@ pub fn of(text: &str, about: &About) -> Option<usize> {
         About::Ambiguous(name) => words_at(text, name).find(|at| is_bare(text, *at)),
         About::Function(name) | About::Call(name) => calls_at(text, name).next(),
         About::Token(token) => code(text).find(token.as_str()),
+        // The engine's session tells which of several places it is.
+        About::Misplaced(_) => None,
         About::Clause(word) => {
             let mut all = words_at(text, word);
             all.next().filter(|_| all.next().is_none())

@@ -95,6 +95,45 @@ fn a_name_that_several_tables_have_is_told_with_what_the_query_calls_them() {
 }
 
 #[test]
+fn a_variant_for_postgres_is_told_that_it_is_not_used_on_sqlite() {
+    let text = "-- goal: x\n-- summary: X.\n-- subject: key\n--\nSELECT pg_size_pretty(1) AS key\n";
+    let goal = Goal::parse(Path::new("x.postgres.sql"), text, Engine::Sqlite).unwrap();
+    let message = "no such function: pg_size_pretty".to_owned();
+    let said = Said { message, code: "SQLite 1".to_owned(), offset: None, hint: None };
+    let names = Names { columns: Vec::new(), functions: vec!["substr".to_owned()] };
+    let said = problem(&goal, &goal.query, &said, &names).message;
+    assert!(said.contains("; this variant is for PostgreSQL, and this fleet is on SQLite"), "{said}");
+    assert!(!said.contains("belongs into a NAME"), "{said}");
+}
+
+#[test]
+fn what_was_meant_where_a_word_cannot_stand_is_told() {
+    for (text, word, meant) in [
+        ("SELECT id FORM racks", "racks", "; did you mean FROM where FORM stands?"),
+        ("SELECT id FROM racks WERE id > 1", "id > 1", "; did you mean WHERE where WERE stands?"),
+        ("SELECT id FROM racks GROPU BY id", "BY", "; did you mean GROUP where GROPU stands?"),
+        ("SELECT id, FROM racks", "FROM", "; the comma before FROM is one too many"),
+        ("SELECT 1 FROM racks WHERE name ILIKE 'a'", "ILIKE", "; SQLite has no ILIKE"),
+        (
+            "SELECT 1 FROM racks WHERE bytes > 1 GiB",
+            "GiB",
+            "; a size is a parameter: `-- param: most = 1GiB`",
+        ),
+        ("SELECT 1 FROM racks WHERE id > {most}", "{", "; a parameter is declared with `-- param:"),
+        ("SELECT 1 FROM racks racks2 racks3", "racks3", ""),
+    ] {
+        let at = text.find(word);
+        let word = word.split(' ').next().unwrap();
+        let hint = syntax::hint(text, word, at);
+        assert!(hint.starts_with(meant) && hint.is_empty() == meant.is_empty(), "{text}: {hint}");
+    }
+    let cast = of("SELECT 1 AS repository_id FROM racks", "unrecognized token: \":\"");
+    assert!(cast.ends_with("; a type is written CAST(x AS type)"), "{cast}");
+    let from = of("SELECT id AS repository_id", "no such column: id");
+    assert!(from.ends_with("; the query has no FROM: say which table it reads"), "{from}");
+}
+
+#[test]
 fn a_text_in_the_wrong_quotes_is_told_with_the_right_ones() {
     let double = of("SELECT id AS repository_id FROM racks WHERE name = \"linux\"", "no such column: linux");
     assert!(double.ends_with("; double quotes are for names: a text is written 'linux'"), "{double}");
