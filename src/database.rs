@@ -61,6 +61,7 @@ pub mod suspects;
 pub mod tidying;
 pub(crate) mod transaction;
 pub(crate) mod values;
+pub mod words;
 
 #[cfg(test)]
 mod tests;
@@ -175,6 +176,13 @@ impl DatabaseError {
         let Self::Sql { source: sqlx::Error::Database(error), .. } = self else { return false };
         // PostgreSQL: serialization failure, deadlock. SQLite: busy, busy with an old snapshot, locked.
         matches!(error.code().as_deref(), Some("40001" | "40P01" | "5" | "517" | "261" | "6"))
+    }
+
+    /// Whether the engine's disk has no room left. Nothing was changed then.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let Self::Sql { source: sqlx::Error::Database(error), .. } = self else { return false };
+        matches!(error.code().as_deref(), Some("53100" | "13"))
     }
 }
 

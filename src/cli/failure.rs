@@ -1,7 +1,7 @@
 //! Exit codes, and errors that carry one.
 
 use crate::config::ConfigError;
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, words};
 use crate::http::ListenError;
 use sqlx::error::DatabaseError as _;
 use sqlx::postgres::PgDatabaseError;
@@ -117,31 +117,10 @@ pub fn print(error: &anyhow::Error) {
     }
 }
 
-/// The chain in one line; what a cause repeats of the one above is left out.
+/// The chain in one line.
 #[must_use]
 pub fn sentence(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain() {
-        // What an engine says stands alone: before it sqlx says that an engine said it, and behind it there is a line of
-        // PostgreSQL's own source code.
-        let engines = match cause.downcast_ref() {
-            Some(sqlx::Error::Database(error)) => Some(error.message().to_owned()),
-            _ => None,
-        };
-        let last = engines.is_some();
-        let text = engines.unwrap_or_else(|| cause.to_string()).replace('\n', " ");
-        if line.contains(&text) {
-            continue;
-        }
-        if !line.is_empty() {
-            line.push_str(": ");
-        }
-        line.push_str(&text);
-        if last {
-            break;
-        }
-    }
-    line
+    words::sentence(error.as_ref())
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::fleet::Importer;
 use crate::http::shapes::{
     Changed, Compared, FinishImport, ImportCopy, ImportPlan, PlanImport, RepositoryShown,
 };
+use crate::model::amount::counted;
 use crate::model::fleet::ObjectFormat;
 use crate::model::grant::SignedReceipt;
 use crate::model::wire::{Identity, ImportRequest, RefusalCode};
@@ -41,6 +42,8 @@ pub struct Imported {
     pub id: Option<i64>,
     /// Copies made.
     pub copies: usize,
+    /// Copies wanted; 0 where nothing was made. Those that are missing are made when there is room.
+    pub wanted: u32,
     /// What else is to be said.
     pub message: String,
 }
@@ -144,6 +147,7 @@ impl Imports<'_> {
             outcome: "planned",
             id: None,
             copies: plan.copies.len(),
+            wanted: plan.wanted,
             message: format!("{}, on {}", size(source.bytes()), places(&plan)),
         };
         if self.ask.dry_run {
@@ -192,6 +196,7 @@ impl Imports<'_> {
             outcome: "planned",
             id: None,
             copies: 0,
+            wanted: 0,
             message: format!("{}, into the repository that is there, which is empty", size(source.bytes())),
         };
         if self.ask.dry_run {
@@ -210,6 +215,7 @@ impl Imports<'_> {
             outcome: "populated",
             id: Some(shown.id.0),
             copies: shown.replicas.len(),
+            wanted: shown.wanted,
             message: names(&shown),
             ..base
         })
@@ -239,6 +245,7 @@ impl Imports<'_> {
             outcome: "there",
             id: None,
             copies: 0,
+            wanted: 0,
             message: "already there, with the same content".to_owned(),
         }))
     }
@@ -271,19 +278,26 @@ fn refused(path: &std::path::Path, name: &str, error: &anyhow::Error) -> Importe
         outcome: "refused",
         id: None,
         copies: 0,
+        wanted: 0,
         message: sentence(error),
     }
 }
 
 fn tell(one: &Imported) {
     let id = one.id.map_or(String::new(), |id| format!(" (repository {id})"));
+    let copies = made(one);
     let line = match one.outcome {
-        "imported" => format!("imported {}{id}: {} copies on {}", one.name, one.copies, one.message),
+        "imported" => format!("imported {}{id}: {copies} on {}{}", one.name, one.message, missing(one)),
         "populated" => {
-            format!("populated {}{id}, which was empty: {} copies on {}", one.name, one.copies, one.message)
+            format!(
+                "populated {}{id}, which was empty: {copies} on {}{}",
+                one.name,
+                one.message,
+                missing(one)
+            )
         }
         "planned" if one.copies == 0 => format!("would import {}: {}", one.name, one.message),
-        "planned" => format!("would import {}: {} copies, {}", one.name, one.copies, one.message),
+        "planned" => format!("would import {}: {copies}, {}", one.name, one.message),
         "there" => format!("passed over {}: {}", one.name, one.message),
         _ => {
             eprintln!("refused {}: {}", one.source, one.message);
@@ -291,6 +305,22 @@ fn tell(one: &Imported) {
         }
     };
     output::line(&line);
+}
+
+/// `3 copies`, or `2 of 3 copies`.
+fn made(one: &Imported) -> String {
+    let (copies, wanted) = (one.copies, usize::try_from(one.wanted).unwrap_or(usize::MAX));
+    if copies < wanted {
+        return format!("{copies} of {}", counted(i64::from(one.wanted), "copy"));
+    }
+    counted(i64::try_from(copies).unwrap_or(i64::MAX), "copy")
+}
+
+fn missing(one: &Imported) -> String {
+    if one.copies < usize::try_from(one.wanted).unwrap_or(usize::MAX) {
+        return format!("; what is missing is made when there is room: trued why {}", one.name);
+    }
+    String::new()
 }
 
 fn places(plan: &ImportPlan) -> String {
@@ -354,5 +384,20 @@ fn too_few(have: usize, plan: &ImportPlan, last: Option<crate::fleet::CallError>
         failure.hint("free space on fileservers, or add one; `trued fileserver list` shows what is free")
     } else {
         failure.hint("run the same command again: it goes on where this one ended")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_are_missing_are_told() {
+        let mut one = refused(std::path::Path::new("/src"), "a", &anyhow::anyhow!("x"));
+        (one.copies, one.wanted) = (3, 3);
+        assert_eq!((made(&one), missing(&one)), ("3 copies".to_owned(), String::new()));
+        one.copies = 2;
+        let said = "; what is missing is made when there is room: trued why a";
+        assert_eq!((made(&one), missing(&one)), ("2 of 3 copies".to_owned(), said.to_owned()));
     }
 }

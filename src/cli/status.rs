@@ -30,10 +30,8 @@ pub async fn run(global: &Global) -> anyhow::Result<Exit> {
 
 /// 7 when a goal is unknown or does not run, or the database takes no evaluation, else 3 when findings are open.
 fn exit(status: &Status) -> Exit {
-    // What is said of goals then is of another time: no evaluation can be written.
-    let nothing_known = status.health.codes.iter().any(|code| code == "SQL_AWAY");
     let is_unknown = |goal: &GoalRow| goal.no_version || goal.state == GoalState::Unknown;
-    if nothing_known || status.goals.iter().any(is_unknown) {
+    if nothing_known(status) || status.goals.iter().any(is_unknown) {
         return Exit::Unknown;
     }
     if status.backlog.total > 0 || status.goals.iter().any(|goal| goal.state == GoalState::Unmet) {
@@ -42,9 +40,14 @@ fn exit(status: &Status) -> Exit {
     Exit::Done
 }
 
+/// Whether what is said of goals is of another time: no evaluation can be written.
+fn nothing_known(status: &Status) -> bool {
+    status.health.codes.iter().any(|code| code == "SQL_AWAY")
+}
+
 fn render(status: &Status, now: Millis) -> String {
     let mut text = String::new();
-    for line in [health(status, now), goals(&status.goals), backlog(status), fileservers(status)] {
+    for line in [health(status, now), goals(status), backlog(status), fileservers(status)] {
         let _ = writeln!(text, "{}", cut(line.trim_end(), WIDTH));
     }
     let shown = |goal: &&GoalRow| goal.state != GoalState::Met || goal.error.is_some() || stands_out(goal);
@@ -115,8 +118,13 @@ fn health(status: &Status, now: Millis) -> String {
     format!("HEALTH      {}   {evaluated}   {}", status.health.level, status.health.codes.join(" "))
 }
 
-fn goals(goals: &[GoalRow]) -> String {
+fn goals(status: &Status) -> String {
+    let goals = &status.goals;
     let of = |state| goals.iter().filter(|goal| goal.state == state).count();
+    if nothing_known(status) {
+        let met = of(GoalState::Met);
+        return format!("GOALS       NOT KNOWN now   {met} of {} met when they last were", goals.len());
+    }
     let mut line = format!("GOALS       {} met   {} unmet", of(GoalState::Met), of(GoalState::Unmet));
     if of(GoalState::Unknown) > 0 {
         let _ = write!(line, "   {} UNKNOWN", of(GoalState::Unknown));
@@ -290,7 +298,9 @@ mod tests {
             details: vec![code("SQL_AWAY")],
         };
         let away = Status { goals: vec![], backlog: Backlog::default(), health, ..status() };
-        assert!(render(&away, 0).contains("  SQL_AWAY: it is so\n"));
+        let text = render(&away, 0);
+        assert!(text.contains("  SQL_AWAY: it is so\n"), "{text}");
+        assert!(text.contains("GOALS       NOT KNOWN now   0 of 0 met when they last were\n"), "{text}");
         assert_eq!(exit(&away), Exit::Unknown);
     }
 

@@ -8,6 +8,7 @@ use super::output::{self, age, moment, moment_or_dash, yes_no};
 use crate::database::report::{AttemptRow, BacklogRow, ClosedRow};
 use crate::http::shapes::{GoalSays, RepositoryShown, Why};
 use crate::model::amount::counted;
+use crate::model::goal::GoalState;
 use std::fmt::Write as _;
 
 /// Runs it.
@@ -88,13 +89,19 @@ fn goal(text: &mut String, says: &GoalSays, why: &Why) {
         let _ = writeln!(text, "  {} is PAUSED{until} by {}: {}", says.goal, pause.by, pause.reason);
     }
     let seen = says.evaluated_at.map_or("never".to_owned(), |at| format!("{} ago", age(why.now - at)));
-    if says.findings.is_empty() {
-        let _ = writeln!(text, "  {}: holds here (evaluated {seen})", says.goal);
-        return;
-    }
-    let _ = writeln!(text, "  {}: does NOT hold (evaluated {seen})", says.goal);
+    let _ = writeln!(text, "  {}: {} (evaluated {seen})", says.goal, verdict(says));
     for finding in &says.findings {
         let _ = writeln!(text, "    {}", found(finding, why));
+    }
+}
+
+/// An unknown goal says nothing of this subject: what it last found stands, and what it would find now is not known.
+fn verdict(says: &GoalSays) -> &'static str {
+    match (says.state, says.findings.is_empty()) {
+        (GoalState::Unknown, true) => "UNKNOWN, it found nothing here when it could last be evaluated",
+        (GoalState::Unknown, false) => "UNKNOWN, it did NOT hold when it could last be evaluated",
+        (GoalState::Met | GoalState::Unmet, true) => "holds here",
+        (GoalState::Met | GoalState::Unmet, false) => "does NOT hold",
     }
 }
 
@@ -163,4 +170,24 @@ fn closed(one: &ClosedRow, why: &Why) -> String {
         one.goal,
         age(one.closed_at - one.opened_at)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_goal_is_never_said_to_hold() {
+        let says = |state| GoalSays {
+            goal: "replicas-match".into(),
+            state,
+            evaluated_at: Some(1),
+            findings: Vec::new(),
+            paused: None,
+        };
+        assert_eq!(verdict(&says(GoalState::Met)), "holds here");
+        assert_eq!(verdict(&says(GoalState::Unmet)), "holds here", "it falls short elsewhere");
+        let unknown = verdict(&says(GoalState::Unknown));
+        assert_eq!(unknown, "UNKNOWN, it found nothing here when it could last be evaluated");
+    }
 }

@@ -253,7 +253,7 @@ impl Evaluator {
         let skipped = schedule::missed(schedule, &goal.name, began, self.shared.now());
         if skipped > 0 {
             add(&self.shared.metrics.evaluations_skipped, skipped);
-            tracing::warn!(goal.name, skipped, "a goal was due while its evaluation still ran");
+            tracing::warn!(goal.name, skipped, "a goal was due again before its turn ended");
         }
     }
 

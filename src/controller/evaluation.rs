@@ -4,9 +4,10 @@
 
 use super::metrics::add;
 use super::suspects::Suspects;
-use super::{Shared, audit, chain, millis};
+use super::{Shared, audit, millis};
 use crate::database::findings::{BrakeAt, Merge, MergeInto, Merged};
 use crate::database::goals::{self, record_failure};
+use crate::database::words::sentence;
 use crate::goal::Goal;
 use crate::goal::session::Evaluated;
 use crate::model::Millis;
@@ -121,10 +122,10 @@ async fn attempt(
     if more {
         merge.more();
     }
-    let merged = merge.finish(millis(began.elapsed())).await.map_err(|error| chain(&error))?;
+    let merged = merge.finish(millis(began.elapsed())).await.map_err(|error| sentence(&error))?;
     if known != population {
         let recorded = goals::record_population(&shared.database, &goal.name, population).await;
-        recorded.map_err(|error| chain(&error))?;
+        recorded.map_err(|error| sentence(&error))?;
     }
     Ok(merged)
 }
@@ -135,7 +136,7 @@ async fn alive(shared: &Shared, goal: &Goal, population: Option<i64>) -> Result<
     if goal.population.is_none() {
         return Ok(None);
     }
-    let known = goals::population(&shared.database, &goal.name).await.map_err(|error| chain(&error))?;
+    let known = goals::population(&shared.database, &goal.name).await.map_err(|error| sentence(&error))?;
     match (population, known) {
         (None, _) => Err(format!("{DEAD}: its population is no number")),
         (Some(now), Some(before)) if now <= 0 && before > 0 => {
@@ -150,9 +151,9 @@ async fn collect(
     into: MergeInto,
     mut batches: mpsc::Receiver<Vec<Exception>>,
 ) -> Result<Merge, String> {
-    let mut merge = Merge::begin(&shared.database, into).await.map_err(|error| chain(&error))?;
+    let mut merge = Merge::begin(&shared.database, into).await.map_err(|error| sentence(&error))?;
     while let Some(rows) = batches.recv().await {
-        merge.add(&rows).await.map_err(|error| chain(&error))?;
+        merge.add(&rows).await.map_err(|error| sentence(&error))?;
     }
     Ok(merge)
 }

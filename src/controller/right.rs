@@ -46,8 +46,13 @@ impl Right {
         match leases::acquire(&self.database, &self.name, &self.holder, ttl).await {
             Ok(ours) => ours,
             Err(error) => {
+                // A database that takes no writes is told of once, by its keeper: each goal asks once a second.
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(lease = self.name, error, "a lease could not be taken");
+                if self.database.standing().trouble().is_some() {
+                    tracing::debug!(lease = self.name, error, "a lease could not be taken");
+                } else {
+                    tracing::warn!(lease = self.name, error, "a lease could not be taken");
+                }
                 false
             }
         }

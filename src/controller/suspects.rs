@@ -3,6 +3,7 @@
 use super::right::Right;
 use super::{Shared, audit};
 use crate::database::suspects;
+use crate::database::words::sentence;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -58,7 +59,7 @@ impl Suspects {
                 tracing::debug!(refreshed.added, refreshed.removed, "suspects refreshed");
                 Ok(())
             }
-            Err(error) => Err(format!("suspects could not be refreshed: {}", super::chain(&error))),
+            Err(error) => Err(format!("suspects could not be refreshed: {}", sentence(&error))),
         }
     }
 }

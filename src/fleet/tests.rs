@@ -115,7 +115,15 @@ fn progress(bytes: i64) -> Bytes {
 
 fn answer() -> CopyAnswer {
     let message = "done".to_owned();
-    CopyAnswer { checksum: sum(), moved: 10, bytes: 10, references_changed: 1, rebuilt: false, message }
+    CopyAnswer {
+        checksum: sum(),
+        moved: 10,
+        bytes: 10,
+        references_changed: 1,
+        rebuilt: false,
+        generation: 1,
+        message,
+    }
 }
 
 /// Long work, which ends as the repository's number says.

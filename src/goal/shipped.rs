@@ -23,6 +23,7 @@ files!(
     "agents-current",
     "changes-finish",
     "controller-works",
+    "copies-exist",
     "disks-balance",
     "fileservers-evacuate",
     "headroom-remains",

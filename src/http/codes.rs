@@ -27,6 +27,7 @@ const NAMED: usize = 3;
 /// All codes, the most urgent first.
 pub const ALL: &[&str] = &[
     "SQL_AWAY",
+    "NO_COPY",
     "LAST_COPY",
     "FILESERVER_EMPTY",
     "CONTROLLER_BLIND",
@@ -125,13 +126,17 @@ pub fn report(facts: &Facts<'_>) -> HealthReport {
 
 /// Codes at which data is at risk; the others are warnings.
 fn is_error(code: &str) -> bool {
-    matches!(code, "SQL_AWAY" | "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND" | "HISTORY_LOST")
+    matches!(
+        code,
+        "SQL_AWAY" | "NO_COPY" | "LAST_COPY" | "FILESERVER_EMPTY" | "CONTROLLER_BLIND" | "HISTORY_LOST"
+    )
 }
 
 fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
     let (sentence, hint) = match code {
         "SQL_AWAY" => sql_away(facts),
-        "LAST_COPY" => last_copy(facts),
+        "NO_COPY" => goals::no_copy(facts),
+        "LAST_COPY" => goals::last_copy(facts),
         "FILESERVER_EMPTY" => fileserver_empty(facts),
         "CONTROLLER_BLIND" => controller_blind(facts),
         "HISTORY_LOST" => history_lost(facts),
@@ -151,14 +156,6 @@ fn raised(code: &str, facts: &Facts<'_>) -> Option<HealthCode> {
 }
 
 type Said = Option<(String, String)>;
-
-fn last_copy(facts: &Facts<'_>) -> Said {
-    let one = facts.goals.iter().find(|one| one.goal == "last-copies-safe" && one.findings > 0)?;
-    let have = if one.findings == 1 { "has" } else { "have" };
-    let many = counted(one.findings, "repository");
-    let sentence = format!("{many} {have} one good copy left of several wanted");
-    Some((sentence, "trued backlog --goal last-copies-safe".to_owned()))
-}
 
 fn fileserver_empty(facts: &Facts<'_>) -> Said {
     let empty = facts.fileservers.iter().filter(|one| one.empty_since.is_some());
@@ -334,6 +331,13 @@ mod tests {
         let warn = report(&facts(&[stale], &none, &[]));
         assert_eq!((warn.level.as_str(), warn.codes), ("HEALTH_WARN", vec!["GOAL_STALE".to_owned()]));
         assert_eq!(warn.details[0].hint, "timed out");
+        let none_left = report(&facts(&[goal("copies-exist", GoalState::Unmet, 2)], &none, &[]));
+        assert_eq!(
+            (none_left.level.as_str(), &none_left.codes[..]),
+            ("HEALTH_ERR", &["NO_COPY".to_owned()][..])
+        );
+        let said = &none_left.details[0].sentence;
+        assert_eq!(said, "2 repositories have no good copy anywhere, nothing of it is removed");
         let last = report(&facts(&[goal("last-copies-safe", GoalState::Unmet, 1)], &none, &[]));
         assert_eq!(last.level, "HEALTH_ERR");
     }

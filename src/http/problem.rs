@@ -1,6 +1,7 @@
 //! Answers to what cannot be done: a code to branch on, a sentence, a hint.
 
 use crate::database::DatabaseError;
+use crate::database::words::sentence;
 use axum::Json;
 use axum::extract::Request;
 use axum::http::{Method, StatusCode, Uri, header};
@@ -83,9 +84,12 @@ impl From<DatabaseError> for Problem {
     fn from(error: DatabaseError) -> Self {
         match &error {
             DatabaseError::Refused(message) => Self::refused(message.clone()),
-            DatabaseError::Sql { source, .. } => {
-                tracing::warn!(error = %source, "{error}");
-                Self::new("unavailable", format!("{error}: {source}"))
+            DatabaseError::Sql { .. } if error.is_full() => Self::failed(sentence(&error))
+                .hint("nothing was done: make room on the disk of the database, then try again"),
+            DatabaseError::Sql { .. } => {
+                let said = sentence(&error);
+                tracing::warn!("{said}");
+                Self::new("unavailable", said)
                     .hint("is the database there? `trued migrate --check` says how its tables stand")
             }
             _ => Self::failed(error.to_string()),

@@ -348,6 +348,9 @@ pub struct CopyAnswer {
     pub references_changed: i64,
     /// Whether the copy was set aside in quarantine and made anew.
     pub rebuilt: bool,
+    /// The inventory's generation that this change got. What was flagged up to then is answered where the copy is new.
+    #[serde(default)]
+    pub generation: i64,
     /// What happened, in a sentence for people.
     pub message: String,
 }

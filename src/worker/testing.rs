@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 mod asking;
 mod away;
+mod damage;
 
 pub(super) const SECRET: [u8; 32] = [7; 32];
 
@@ -335,6 +336,9 @@ pub(super) fn quick() -> Settings {
     }
 }
 
+/// The generation of each agent's inventory.
+pub(super) const GENERATION: i64 = 5;
+
 async fn epochs(State(agent): State<Agent>, Path(id): Path<i64>) -> axum::Json<EpochsAnswer> {
     let repair = agent.disks.lock().unwrap().epochs.get(&RepositoryId(id)).copied().unwrap_or_default();
     axum::Json(EpochsAnswer { repair, push: 0 })
@@ -387,7 +391,7 @@ async fn act(
                 packs,
                 loose,
                 indexed: true,
-                generation: 5,
+                generation: GENERATION,
                 deep,
             })
         }
@@ -403,9 +407,9 @@ async fn act(
                 return refuse(RefusalCode::SourceFailed);
             };
             let checksum = if disks.stale.contains(&place.0) { sum(9) } else { checksum };
-            disks.copies.insert(place, Some(checksum));
-            let (moved, bytes, message) = (70, 80, what.clone());
-            line(&CopyAnswer { checksum, moved, bytes, references_changed: 1, rebuilt: false, message })
+            let rebuilt = disks.copies.insert(place, Some(checksum)).is_none();
+            let (moved, bytes, generation, message) = (70, 80, GENERATION, what.clone());
+            line(&CopyAnswer { checksum, moved, bytes, references_changed: 1, rebuilt, generation, message })
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The worker against real SQL and agents in memory: what it does, and what it must not do.
 
-use super::testing::{Faulty, fleet, quick, sum, verdict};
+use super::testing::{Faulty, GENERATION, fleet, quick, sum, verdict};
 use super::{Programs, Settings};
 use crate::database::replicas::begin_copy;
 use crate::database::scratch::Scratch;
 use crate::database::{attempts, fileservers, findings, repositories};
 use crate::model::attempt::{AttemptState, Step};
+use crate::model::finding::Subject;
 use crate::model::fleet::{Health, ReplicaState};
 use crate::model::wire::RefusalCode;
 use crate::repair::plan::plan;
@@ -53,6 +54,29 @@ async fn a_resynced_replica_is_in_sync_because_it_was_compared(scratch) {
     assert!(replica.verified_at.is_some());
     let compared: Vec<_> = fleet.calls().into_iter().skip(2).collect();
     assert_eq!(compared.len(), 3, "one act: every replica is asked after the copy: {compared:?}");
+}
+
+async fn a_copy_made_anew_answers_what_its_inventory_had_flagged_and_nothing_later(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
+    let subject = Subject::Replica(fleet.repository.id, fleet.ids[2]);
+    for (goal, generation, left) in [("first", GENERATION, 0), ("second", GENERATION + 1, 1)] {
+        fleet.lose(3);
+        fleet.flag(3, "missing", generation).await;
+        let plan = fleet.plan(Step::Resync, Some(1), 3);
+        fleet.admit_plan(goal, subject.clone(), plan).await;
+        assert_eq!(fleet.end().await.0, "succeeded");
+        let flags = fleet.number("SELECT count(*) FROM inventory WHERE found = 'missing'").await;
+        assert_eq!(flags, left, "flagged at generation {generation}");
+    }
+}
+
+async fn a_mended_copy_keeps_its_flag_until_it_is_verified(scratch) {
+    let mut fleet = fleet(scratch, 3, 3).await;
+    fleet.put(3, Some(sum(9)));
+    fleet.flag(3, "changed", GENERATION).await;
+    fleet.admit(Step::Resync, Some(1), 3).await;
+    assert_eq!(fleet.end().await.0, "succeeded");
+    assert_eq!(fleet.number("SELECT count(*) FROM inventory WHERE found = 'changed'").await, 1);
 }
 
 async fn a_program_gets_its_finding_and_its_last_line_is_the_result(scratch) {

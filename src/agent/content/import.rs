@@ -23,9 +23,6 @@ use tokio_util::sync::CancellationToken;
 
 /// What a staged pack is called in staging.
 const KIND: &str = "import";
-/// Room is set aside in pieces of this size as bytes come: how many will come is not known. Larger ones would keep a
-/// small repository from a nearly full disk.
-const PIECE: i64 = 4 * 1024 * 1024;
 /// The longest that a pack may take to be indexed after its last byte.
 const INDEXING: Duration = Duration::from_hours(2);
 
@@ -91,8 +88,8 @@ async fn feed(
     git: &mut RunningGit,
     mut pack: impl AsyncRead + Send + Unpin,
     work: &Work,
-) -> Result<(i64, Vec<Reservation>), Refusal> {
-    let mut room = Vec::new();
+) -> Result<(i64, Reservation), Refusal> {
+    let mut room = store.reserve(0)?;
     let mut bytes: i64 = 0;
     let mut buffer = vec![0; 128 * 1024];
     let Some(mut stdin) = git.stdin.take() else { return Ok((0, room)) };
@@ -103,10 +100,9 @@ async fn feed(
         if count == 0 {
             return Ok((bytes, room));
         }
-        bytes = bytes.saturating_add(i64::try_from(count).unwrap_or(0));
-        while i64::try_from(room.len()).unwrap_or(0) * PIECE < bytes {
-            room.push(store.reserve(PIECE)?);
-        }
+        let came = i64::try_from(count).unwrap_or(0);
+        bytes = bytes.saturating_add(came);
+        room.came(came)?;
         if stdin.write_all(&buffer[..count]).await.is_err() {
             // Git has ended and says why by its exit.
             return Ok((bytes, room));

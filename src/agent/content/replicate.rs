@@ -11,7 +11,7 @@ use super::peer::{self, Peer};
 use super::references::References;
 use super::staging::Staging;
 use super::{disk, install};
-use crate::agent::store::{Source, Store, Work};
+use crate::agent::store::{Reservation, Source, Store, Work};
 use crate::model::amount::counted;
 use crate::model::checksum::Checksum;
 use crate::model::wire::{CopyAnswer, Identity, Manifest, Progress, Refusal, RefusalCode, ReplicateRequest};
@@ -65,10 +65,10 @@ pub(super) async fn publish(
 ) -> Result<CopyAnswer, Refusal> {
     let Prepared { staging, checksum, references, moved } = prepared;
     staging.publish(store, identity).await?;
-    store.touched(identity.repository).await;
+    let generation = store.touched(identity.repository).await;
     let place = store.layout.repository(identity.repository);
     let bytes = disk::blocking(move || Ok(disk::usage(&place))).await?;
-    Ok(CopyAnswer { checksum, moved, bytes, references_changed: references, rebuilt, message })
+    Ok(CopyAnswer { checksum, moved, bytes, references_changed: references, rebuilt, generation, message })
 }
 
 /// Makes a complete, checked and synced copy in staging.
@@ -144,8 +144,8 @@ struct Copying<'a> {
 impl Copying<'_> {
     async fn make(&self, first: &References, manifest: &Manifest, rate: i64) -> Result<References, Refusal> {
         let total: i64 = manifest.files.iter().map(|file| file.bytes).fold(0, i64::saturating_add);
-        let _room = self.store.reserve(total.saturating_sub(self.kept).saturating_add(MARGIN))?;
-        self.stream(manifest, total, rate).await?;
+        let room = self.store.reserve(total.saturating_sub(self.kept).saturating_add(MARGIN))?;
+        self.stream(manifest, total, rate, &room).await?;
         self.say("checking packs", total);
         self.check_files().await?;
         let last = self.peer.references(self.identity.repository, self.identity.object_format).await?;
@@ -168,11 +168,18 @@ impl Copying<'_> {
     }
 
     /// Streams all files, a few at a time, not faster than `rate` bytes a second.
-    async fn stream(&self, manifest: &Manifest, total: i64, rate: i64) -> Result<(), Refusal> {
+    async fn stream(
+        &self,
+        manifest: &Manifest,
+        total: i64,
+        rate: i64,
+        room: &Reservation,
+    ) -> Result<(), Refusal> {
         let began = Instant::now();
         let took = |count: usize| {
-            let moved = i64::try_from(count).unwrap_or(0)
-                + self.moved.fetch_add(i64::try_from(count).unwrap_or(0), Ordering::Relaxed);
+            let bytes = i64::try_from(count).unwrap_or(0);
+            room.wrote(bytes);
+            let moved = bytes + self.moved.fetch_add(bytes, Ordering::Relaxed);
             self.say("copying packs", total);
             let due = pace(moved, rate);
             async move {

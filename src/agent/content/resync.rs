@@ -186,7 +186,7 @@ impl Mending<'_> {
             Ok((found, disk::usage(&place)))
         })
         .await?;
-        self.store.touched(self.identity.repository).await;
+        let generation = self.store.touched(self.identity.repository).await;
         if found != *wanted {
             let what = "the references are not the source's after the difference was applied";
             return Err(Refusal::new(RefusalCode::Damaged, what));
@@ -197,6 +197,7 @@ impl Mending<'_> {
             bytes,
             references_changed: difference.count(),
             rebuilt: false,
+            generation,
             message: sentence(self.peer.name(), difference.count(), cleared),
         })
     }

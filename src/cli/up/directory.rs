@@ -13,6 +13,7 @@
 use super::super::client::UpFile;
 use super::super::failure::{Exit, Failure};
 use crate::agent::lock_alone;
+use crate::model::amount::show_size;
 use anyhow::Context as _;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -21,6 +22,14 @@ use std::path::{Path, PathBuf};
 
 /// Format of the directory that this version writes.
 const FORMAT: u32 = 1;
+
+/// What a new directory's disk must have free: the database with its log, and what the agents keep free for locks and
+/// journals. On a fuller one a fleet would be begun and never be ready.
+const LEAST_FREE: u64 = 16 * 1024 * 1024;
+
+/// What may lie in a new directory: what an earlier start left that was broken off, files for it that a person laid
+/// there, and what a file system has of its own.
+const OURS: [&str; 7] = ["lock", "version", "keys", "goals", "repairs", "trued.toml", "lost+found"];
 
 /// A data directory that is ours as long as this is kept.
 #[derive(Debug)]
@@ -36,9 +45,13 @@ impl DataDirectory {
     /// When it is of a newer version, another `trued up` has it, or it cannot be written.
     pub fn take(path: &Path) -> anyhow::Result<Self> {
         check_format(path)?;
+        check_room(path)?;
         let named = path;
         fs::create_dir_all(path).map_err(unfit(named))?;
         let path = fs::canonicalize(path).map_err(unfit(named))?;
+        if !path.join("version").exists() {
+            check_vacant(&path)?;
+        }
         let lock_path = path.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -117,6 +130,41 @@ fn unfit(path: &Path) -> impl Fn(io::Error) -> Failure {
     }
 }
 
+/// A directory that holds something else is not begun in: `--data /home` is a slip.
+fn check_vacant(path: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(path).map_err(unfit(path))? {
+        let name = entry.map_err(unfit(path))?.file_name();
+        if !OURS.iter().any(|ours| name == *ours) {
+            let name = name.to_string_lossy();
+            let said = format!("{} holds no fleet, but other files, as {name}", path.display());
+            return Err(Failure::usage(said).hint("--data names a new or an empty directory").into());
+        }
+    }
+    Ok(())
+}
+
+/// Before anything is made: a new fleet on a full disk is refused. One that is there is started, since a person may
+/// look at it and make room.
+fn check_room(path: &Path) -> anyhow::Result<()> {
+    if path.join("version").exists() {
+        return Ok(());
+    }
+    let absolute = std::path::absolute(path).map_err(unfit(path))?;
+    let Some(there) = absolute.ancestors().find(|one| one.exists()) else { return Ok(()) };
+    let Ok(stat) = rustix::fs::statvfs(there) else { return Ok(()) };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    // What counts no blocks, as /proc, is no disk.
+    if free >= LEAST_FREE || stat.f_blocks == 0 {
+        return Ok(());
+    }
+    let [needed, free] = [LEAST_FREE, free].map(|bytes| show_size(i64::try_from(bytes).unwrap_or(i64::MAX)));
+    let said = format!(
+        "{} cannot be the data directory: its disk has {free} free, a new fleet needs {needed}",
+        path.display()
+    );
+    Err(Failure::new(Exit::Failed, said).hint("make room, or give another directory with --data").into())
+}
+
 fn check_format(path: &Path) -> anyhow::Result<()> {
     let Ok(text) = fs::read_to_string(path.join("version")) else { return Ok(()) };
     match text.trim().parse::<u32>() {
@@ -191,5 +239,18 @@ mod tests {
         assert!(error.to_string().starts_with("another `trued up` runs on "), "{error}");
         drop(first);
         DataDirectory::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_not_begun_in() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("goals")).unwrap();
+        fs::write(directory.path().join("thesis.tex"), "mine").unwrap();
+        let error = DataDirectory::take(directory.path()).unwrap_err();
+        assert_eq!(exit_of(&error), Exit::Usage);
+        assert!(error.to_string().ends_with("holds no fleet, but other files, as thesis.tex"), "{error}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing was laid beside them");
+        fs::remove_file(directory.path().join("thesis.tex")).unwrap();
+        DataDirectory::take(directory.path()).unwrap();
     }
 }

@@ -2,6 +2,7 @@
 //! what is set over goals that does nothing.
 
 use super::{Facts, NAMED, Said, named};
+use crate::model::amount::counted;
 use crate::model::goal::{GoalState, GoalStatus};
 
 /// Evaluations in a row that did not finish before a goal is stale.
@@ -50,6 +51,28 @@ pub(super) fn unfit(facts: &Facts<'_>) -> Said {
     let hint =
         "it does nothing: mend it or take it out (trued config check, trued goal set NAME --unset KEY)";
     (!first.is_empty()).then(|| (first.join("; ") + &more, hint.to_owned()))
+}
+
+/// What a goal returns; what it returned before it was unknown is as likely now.
+fn returned(facts: &Facts<'_>, goal: &str) -> Option<i64> {
+    let one = facts.goals.iter().find(|one| one.goal == goal && one.findings > 0)?;
+    Some(one.findings)
+}
+
+pub(super) fn no_copy(facts: &Facts<'_>) -> Said {
+    let findings = returned(facts, "copies-exist")?;
+    let have = if findings == 1 { "has" } else { "have" };
+    let many = counted(findings, "repository");
+    let sentence = format!("{many} {have} no good copy anywhere, nothing of it is removed");
+    Some((sentence, "trued backlog --goal copies-exist, then the runbook".to_owned()))
+}
+
+pub(super) fn last_copy(facts: &Facts<'_>) -> Said {
+    let findings = returned(facts, "last-copies-safe")?;
+    let have = if findings == 1 { "has" } else { "have" };
+    let many = counted(findings, "repository");
+    let sentence = format!("{many} {have} one good copy left of several wanted");
+    Some((sentence, "trued backlog --goal last-copies-safe".to_owned()))
 }
 
 #[cfg(test)]

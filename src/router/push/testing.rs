@@ -433,7 +433,8 @@ async fn bring(State(agent): State<Agent>, headers: HeaderMap, _: Bytes) -> Resp
             }
             (copy.listing, copy.journal) = theirs;
             let (checksum, message) = (sum(&copy.listing), "brought".to_owned());
-            line(&CopyAnswer { checksum, moved: 1, bytes: 1, references_changed: 1, rebuilt: false, message })
+            let (moved, bytes, references_changed, rebuilt, generation) = (1, 1, 1, false, 0);
+            line(&CopyAnswer { checksum, moved, bytes, references_changed, rebuilt, generation, message })
         })
         .await
 }

@@ -12,7 +12,7 @@ use crate::fleet::CallError;
 use crate::model::fleet::{Health, Replica, ReplicaState};
 use crate::model::grant::End;
 use crate::model::id::FileserverId;
-use crate::model::wire::ChecksumAnswer;
+use crate::model::wire::{ChecksumAnswer, CopyAnswer};
 use crate::worker::facts::Facts;
 use crate::worker::outcome::Outcome;
 use futures::future::join_all;
@@ -21,14 +21,14 @@ use futures::future::join_all;
 type Answer = (FileserverId, Result<ChecksumAnswer, CallError>);
 
 /// Whether the destination came out equal to what is definitive.
-pub(super) async fn compare_all(task: &Task<'_>, bytes: Option<i64>) -> Result<bool, Outcome> {
+pub(super) async fn compare_all(task: &Task<'_>, brought: &CopyAnswer) -> Result<bool, Outcome> {
     for _ in 0..task.worker.settings.rounds {
         let facts = Facts::read(&task.worker.database, task.repository()).await?;
         let Some(facts) = facts.filter(|facts| facts.repository.removed_at.is_none()) else {
             return Err(Outcome::Stale("the repository was removed".into()));
         };
         let answers = ask_all(task, &facts).await;
-        let taken = taken(task, &facts, answers, bytes).await?;
+        let taken = taken(task, &facts, answers, brought).await?;
         let version = facts.repository.version;
         match record(&task.worker.database, task.repository(), version, task.epoch(), &taken).await? {
             Recorded::Written => {
@@ -64,8 +64,9 @@ async fn taken(
     task: &Task<'_>,
     facts: &Facts,
     answers: Vec<Answer>,
-    bytes: Option<i64>,
+    brought: &CopyAnswer,
 ) -> Result<Vec<Taken>, Outcome> {
+    let answered = if brought.rebuilt { brought.generation } else { 0 };
     let mut taken = Vec::with_capacity(answers.len());
     for (fileserver_id, answer) in answers {
         let here = fileserver_id == task.here();
@@ -91,11 +92,11 @@ async fn taken(
         taken.push(Taken {
             fileserver_id,
             checksum,
-            bytes: bytes.filter(|_| here),
+            bytes: here.then_some(brought.bytes),
             packs_loose: None,
-            // A copy that was just brought to its source counts as looked at; flags that its
-            // inventory raises from now on stay.
-            verified_generation: (here && checksum.is_some()).then_some(0),
+            // A copy that was just brought to its source counts as looked at. Where it was made anew, that answers
+            // what its inventory had flagged; what it flags from then on stays.
+            verified_generation: (here && checksum.is_some()).then_some(answered),
         });
     }
     Ok(taken)

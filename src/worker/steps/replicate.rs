@@ -75,6 +75,7 @@ async fn adopt(task: &Task<'_>, facts: &Facts) -> Result<CopyAnswer, Outcome> {
             bytes: facts.repository.bytes,
             references_changed: 0,
             rebuilt: false,
+            generation: 0,
             message: "the copy of an earlier attempt was whole".into(),
         });
     }

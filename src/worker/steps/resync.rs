@@ -15,7 +15,7 @@ use crate::worker::outcome::{Outcome, refused};
 
 pub(super) async fn resync(task: &Task<'_>, facts: Facts) -> Done {
     let answer = bring(task, &facts).await?;
-    let equal = compare_all(task, Some(answer.bytes)).await?;
+    let equal = compare_all(task, &answer).await?;
     let mut message = answer.message;
     if !equal {
         message.push_str("; it does not have the definitive checksum yet, the next evaluation looks again");

@@ -246,8 +246,7 @@ async fn a_copy_of_a_repository_that_is_not_removed_is_never_purged(scratch) {
 async fn an_untracked_copy_goes_only_while_enough_others_say_that_they_are_good(scratch) {
     let mut fleet = fleet(scratch, 4, 3).await;
     fleet.put(4, Some(sum(7)));
-    fleet.number("INSERT INTO inventory (repository_id, fileserver_id, found, generation, since) \
-                  SELECT 1, id, 'untracked', 1, 1 FROM fileservers WHERE name = 'fs-4' RETURNING fileserver_id").await;
+    fleet.flag(4, "untracked", 1).await;
     fleet.put(2, None);
     fleet.admit(Step::Purge, None, 4).await;
     let (outcome, message) = fleet.end().await;

@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Room is set aside in pieces of this size as bytes come.
-const PIECE: i64 = 4 * 1024 * 1024;
 /// The longest that a pack may take to be indexed after its last byte.
 const INDEXING: Duration = Duration::from_hours(2);
 /// `PACK`, a version, the number of objects.
@@ -32,7 +30,7 @@ pub struct Ingested {
     /// Where they are; none: they were moved in.
     pub(super) objects: Option<PathBuf>,
     pub(super) bytes: i64,
-    room: Vec<Reservation>,
+    room: Reservation,
     _hold: Hold,
 }
 
@@ -78,7 +76,7 @@ async fn begin(store: &Store, id: RepositoryId, name: &str) -> Result<Ingested, 
         repository: copy.path,
         objects: Some(objects.clone()),
         bytes: 0,
-        room: Vec::new(),
+        room: store.reserve(0)?,
         _hold: hold,
     };
     disk::blocking(move || disk::make_directories(&root, &objects.join("pack"))).await?;
@@ -127,7 +125,7 @@ impl Ingested {
         let fed = tokio::select! {
             biased;
             () = work.cancel.cancelled() => Err(super::super::peer::cancelled()),
-            fed = self.feed(store, &mut git, &head, pack, most, work) => fed,
+            fed = self.feed(&mut git, &head, pack, most, work) => fed,
         };
         if let Err(refusal) = fed {
             git.end().await;
@@ -144,7 +142,6 @@ impl Ingested {
 
     async fn feed(
         &mut self,
-        store: &Store,
         git: &mut RunningGit,
         head: &[u8],
         mut pack: impl AsyncRead + Send + Unpin,
@@ -156,13 +153,12 @@ impl Ingested {
         buffer[..head.len()].copy_from_slice(head);
         let mut count = head.len();
         while count > 0 {
-            self.bytes = self.bytes.saturating_add(i64::try_from(count).unwrap_or(0));
+            let came = i64::try_from(count).unwrap_or(0);
+            self.bytes = self.bytes.saturating_add(came);
             if most > 0 && self.bytes > most {
                 return Err(rejected(format!("pack exceeds maximum allowed size ({most} bytes)")));
             }
-            while i64::try_from(self.room.len()).unwrap_or(0) * PIECE < self.bytes {
-                self.room.push(store.reserve(PIECE)?);
-            }
+            self.room.came(came)?;
             if stdin.write_all(&buffer[..count]).await.is_err() {
                 // Git has ended and says why by its exit.
                 return Ok(());
