@@ -39,6 +39,7 @@ pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            let error = args::told::told(error, &std::env::args().collect::<Vec<_>>());
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
         }

@@ -5,6 +5,7 @@
 //! database's own statements: it turns text into [`Goal`]s, and a [`Goal`] and a
 //! moment into [`Exception`](crate::model::finding::Exception)s, within bounds.
 
+pub mod constant;
 pub mod contract;
 pub mod file;
 pub mod fixture;

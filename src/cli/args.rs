@@ -2,6 +2,7 @@
 
 mod goal;
 mod inventory;
+pub mod told;
 mod verbs;
 mod work;
 

@@ -12,7 +12,7 @@ use crate::http::shapes::{
 };
 use crate::model::Millis;
 use crate::model::amount::plural;
-use crate::model::finding::{Exception, Subject};
+use crate::model::finding::{Exception, Hints, ONCE, Subject};
 use crate::model::goal::GoalState;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -65,6 +65,7 @@ pub async fn run(global: &Global, ask: GoalCommand) -> anyhow::Result<Exit> {
 async fn list(global: &Global) -> anyhow::Result<Exit> {
     let list: GoalList = Client::new(global)?.get(&["goals"], &[]).await?;
     output::answer(global.output, &list, || table(list.goals.iter().map(|goal| &goal.row)))?;
+    list.notes.iter().for_each(|note| eprintln!("note: {note}"));
     Ok(Exit::Done)
 }
 
@@ -108,6 +109,8 @@ async fn show(global: &Global, name: &str) -> anyhow::Result<Exit> {
 
 fn render(goal: &GoalListed, now: Millis) -> String {
     let dash = || "-".to_owned();
+    // Of a file that could not be read, nothing is known: not even that it says nothing.
+    let unsaid = |usual: &str| if goal.row.no_version { dash() } else { usual.to_owned() };
     let mut lines = vec![
         format!("goal      {}", goal.row.name),
         format!("summary   {}", goal.summary.clone().unwrap_or_else(dash)),
@@ -119,8 +122,8 @@ fn render(goal: &GoalListed, now: Millis) -> String {
         ),
         format!("evaluated {}", moment_or_dash(goal.row.evaluated_at, now)),
         format!("subject   {}", goal.subject.clone().unwrap_or_else(dash)),
-        format!("repair    {}", goal.repair.clone().unwrap_or_else(|| "none".into())),
-        format!("schedule  {}", goal.schedule.clone().unwrap_or_else(|| "the default".into())),
+        format!("repair    {}", goal.repair.clone().unwrap_or_else(|| unsaid("none"))),
+        format!("schedule  {}", goal.schedule.clone().unwrap_or_else(|| unsaid("the default"))),
         format!("file      {}", goal.path.clone().unwrap_or_else(dash)),
     ];
     lines.extend(goal.population.iter().map(|population| format!("looks at  {population}")));
@@ -130,23 +133,34 @@ fn render(goal: &GoalListed, now: Millis) -> String {
         let error = one.error.as_ref().map_or(String::new(), |error| format!("; does nothing: {error}"));
         lines.push(format!("set       {} = {} ({}){error}", one.name, one.value, one.origin));
     }
-    lines.extend(goal.row.error.iter().map(|error| format!("ERROR     {error}")));
-    lines.extend(goal.other_version.iter().map(|other| format!("RUNS      {}", other_version(other, now))));
+    // The file's error is told once, whether or not an evaluation has one too.
+    let GoalRow { error, file_error, .. } = &goal.row;
+    lines.extend(error.iter().map(|error| format!("ERROR     {error}")));
+    let of_file = file_error.iter().filter(|one| error.as_ref() != Some(*one));
+    lines.extend(of_file.map(|error| format!("ERROR     {error}")));
+    lines.extend(goal.other_version.iter().map(|other| {
+        let told = [error, file_error].into_iter().flatten().any(|one| *one == other.why);
+        let why = if told { String::new() } else { format!(": {}", other.why) };
+        format!("RUNS      {}{why}", which_version(other, now))
+    }));
     lines.extend(goal.sql.iter().map(|sql| format!("\n{}", sql.trim_end())));
     lines.join("\n")
 }
 
 /// That what runs is not what is on disk: which of them is shown, since when, and why.
 fn other_version(other: &OtherVersion, now: Millis) -> String {
-    let OtherVersion { digest, why, .. } = other;
+    format!("{}: {}", which_version(other, now), other.why)
+}
+
+/// The same without why.
+fn which_version(other: &OtherVersion, now: Millis) -> String {
+    let digest = &other.digest;
     let digest = digest.get(..DIGEST_WIDTH).unwrap_or(digest);
     let since = other.since.map_or_else(String::new, |since| format!(" since {}", moment(since, now)));
     if other.shown {
-        return format!(
-            "another text than the one on disk{since}, and is shown here (digest {digest}…): {why}"
-        );
+        return format!("another text than the one on disk{since}, and is shown here (digest {digest}…)");
     }
-    format!("another text{since} (digest {digest}…); shown here is the one on disk: {why}")
+    format!("another text{since} (digest {digest}…); shown here is the one on disk")
 }
 
 /// Says it beside an answer.
@@ -176,9 +190,7 @@ async fn run_one(global: &Global, name: &str, limit: usize) -> anyhow::Result<Ex
     eprintln!("{name} returns {more}{}, in {took_ms} ms", output::counted(run.total, "row"));
     if let Some(subject) = twice(&run.rows).map(ToString::to_string) {
         let subject = run.names.get(&subject).unwrap_or(&subject);
-        eprintln!(
-            "warning: {subject} is returned twice, of which an evaluation fails: return each subject once, by GROUP BY, DISTINCT or EXISTS"
-        );
+        eprintln!("warning: {subject} is returned twice, of which an evaluation fails: {ONCE}");
     }
     tell_other_version(name, run.other_version.as_ref());
     Ok(if run.total > 0 { Exit::Open } else { Exit::Done })
@@ -192,7 +204,14 @@ fn twice(rows: &[Exception]) -> Option<&Subject> {
 
 fn cells(row: &Exception, run: &GoalRun) -> Vec<String> {
     let subject = row.subject.to_string();
-    let evidence: Vec<_> = row.evidence.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    // What the plan of a repair is told is evidence to who looks at it here.
+    let Hints { source_id, destination_id, bytes, path } = &row.hints;
+    let number = |name: &str, value: Option<i64>| value.map(|value| format!("{name}={value}"));
+    let mut evidence: Vec<_> = row.evidence.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    evidence.extend(number("bytes", *bytes));
+    evidence.extend(number("source_id", source_id.map(|id| id.0)));
+    evidence.extend(number("destination_id", destination_id.map(|id| id.0)));
+    evidence.extend(path.iter().map(|path| format!("path={path}")));
     vec![
         run.names.get(&subject).cloned().unwrap_or(subject),
         row.priority.to_string(),
@@ -272,11 +291,49 @@ mod tests {
             subject: Subject::Key(key.to_owned()),
             priority: 100,
             reason: None,
-            hints: crate::model::finding::Hints::default(),
+            hints: Hints::default(),
             evidence: serde_json::Map::new(),
         };
         assert_eq!(twice(&[row("a"), row("b")]), None);
         assert_eq!(twice(&[row("a"), row("b"), row("a")]), Some(&Subject::Key("a".to_owned())));
+    }
+
+    #[test]
+    fn columns_with_a_meaning_are_shown_beside_the_evidence() {
+        let row = Exception {
+            subject: Subject::Key("a".to_owned()),
+            priority: 100,
+            reason: None,
+            hints: Hints { bytes: Some(7), path: Some("q".into()), ..Hints::default() },
+            evidence: serde_json::Map::from_iter([("age".to_owned(), 3.into())]),
+        };
+        let run = serde_json::json!({ "goal": "x", "now": 1, "rows": [], "total": 1, "more": false });
+        let run: GoalRun = serde_json::from_value(run).unwrap();
+        assert_eq!(cells(&row, &run)[3], "age=3 bytes=7 path=q");
+    }
+
+    #[test]
+    fn a_bad_file_is_shown_with_its_path_and_each_error_once() {
+        let row = |error: &str, no_version| GoalRow {
+            file_error: Some("goals/a.sql:7:12: no".into()),
+            no_version,
+            ..goal("a", Some(error.into()))
+        };
+        let json = |row: &GoalRow| {
+            let mut json = serde_json::to_value(row).unwrap();
+            json["failures"] = 0.into();
+            json["path"] = "goals/a.sql".into();
+            json
+        };
+        let shown = |json| render(&serde_json::from_value::<GoalListed>(json).unwrap(), 0);
+        let new = shown(json(&row("goals/a.sql:7:12: no", true)));
+        assert!(new.contains("schedule  -\nfile      goals/a.sql\nERROR     goals/a.sql:7:12: no"), "{new}");
+        let mut both = json(&row("timed out", false));
+        both["other_version"] =
+            serde_json::json!({ "digest": "d", "why": "goals/a.sql:7:12: no", "shown": true });
+        let both = shown(both);
+        assert!(both.contains("ERROR     timed out\nERROR     goals/a.sql:7:12: no\nRUNS"), "{both}");
+        assert_eq!(both.matches("7:12: no").count(), 1, "{both}");
     }
 
     #[test]

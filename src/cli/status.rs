@@ -18,6 +18,10 @@ const WIDTH: usize = 80;
 /// of them.
 const TOLD: [&str; 3] = ["SQL_AWAY", "REDIS_AWAY", "SETTING_UNFIT"];
 
+/// Which command tells more, where there is more.
+const FINDINGS: &str = "  → trued goal run NAME: a goal's findings; trued backlog: those to repair";
+const ERRORS: &str = "  → trued goal show NAME: its error, whole";
+
 /// Runs it.
 ///
 /// # Errors
@@ -67,6 +71,14 @@ fn render(status: &Status, now: Millis) -> String {
             let until = pause.until.map_or(String::new(), |until| format!(" for {}", age(until - now)));
             let line = format!("    PAUSED{until} by {}: {}", pause.by, pause.reason);
             let _ = writeln!(text, "{}", cut(&line, WIDTH));
+        }
+    }
+    for (is_there, line) in [
+        (status.goals.iter().any(|goal| goal.findings > 0), FINDINGS),
+        (status.goals.iter().any(|goal| goal.error.is_some()), ERRORS),
+    ] {
+        if is_there {
+            let _ = writeln!(text, "{line}");
         }
     }
     for server in status.fileservers.iter().filter(|server| server.health != Health::Online) {
@@ -264,6 +276,8 @@ mod tests {
         FILESERVERS 1 online   1 offline
           replicas-match is unmet, at least 3 findings
           replicas-suffice is unknown: timeout 30s
+          → trued goal run NAME: a goal's findings; trued backlog: those to repair
+          → trued goal show NAME: its error, whole
           fs-2 is offline, 1,200 copies, does not count
         ");
     }
@@ -324,6 +338,7 @@ mod tests {
           racks-differ is met
             its file is not what runs: goals/racks-differ.sql:7:12: no such column: rack
             PAUSED for 1m00s by local: a rack moves
+          → trued goal show NAME: its error, whole
           fs-2 is offline, 1,200 copies, does not count
         ");
     }

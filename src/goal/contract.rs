@@ -6,6 +6,7 @@
 //! in memory): the merge, which holds them in SQL, refuses that.
 
 use super::text::nearest;
+use crate::model::amount::listed;
 use crate::model::finding::{Exception, Hints, Subject};
 use crate::model::goal::SubjectKind;
 use crate::model::id::{FileserverId, RepositoryId};
@@ -126,10 +127,8 @@ fn returned(name: &str, columns: &[Column]) -> String {
     let plain = if name == "key" { "name" } else { "id" };
     let has = columns.iter().any(|column| column.name == plain);
     let example = if has { format!("; write `{plain} AS {name}`") } else { String::new() };
-    let all: Vec<_> = columns.iter().take(LISTED).map(|column| column.name.as_str()).collect();
-    let more =
-        if columns.len() > LISTED { format!(" and {} more", columns.len() - LISTED) } else { String::new() };
-    format!("{example} (it returns {}{more})", all.join(", "))
+    let all: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+    format!("{example} (it returns {})", listed(&all, LISTED))
 }
 
 fn typed(columns: &[Column], name: &str, wanted: &Type) -> Result<(), (String, Option<String>)> {

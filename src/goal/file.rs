@@ -202,6 +202,7 @@ fn read(path: &Path, text: &str, engine: Engine) -> Result<Goal, At> {
     let params = keys.params()?;
     let known = names(&params, &[]);
     let query = sql::admit(text, header.end, engine, &known)?;
+    super::constant::check(text, header.end, engine)?;
     whole(text)?;
     let repair = keys.find("repair").filter(|line| line.value != "none").map(|line| line.value.to_owned());
     let subject = keys.required_word("subject", SubjectKind::ALL, SubjectKind::as_str)?;
@@ -220,7 +221,7 @@ fn read(path: &Path, text: &str, engine: Engine) -> Result<Goal, At> {
         brake: keys.brake(repair.is_some())?,
         population: keys.population(text, engine, &known)?,
         database: keys.find("database").map_or(FLEET, |line| line.value).to_owned(),
-        recheck: keys.query(text, "recheck", engine, &names(&params, &SUBJECT_NAMES))?,
+        recheck: keys.recheck(text, engine, &names(&params, &SUBJECT_NAMES))?,
         sql: body(text, header.end).to_owned(),
         repair,
         params,
@@ -410,6 +411,20 @@ impl<'a> Keys<'a> {
             return Err(bad(line, &format!("one of {}, or a query on one line", COUNTERS.join(", ")), &near));
         }
         Ok(self.query(text, "population", engine, known)?.map(Population::Query))
+    }
+
+    /// One that asks for no subject would say the same of all.
+    fn recheck(&self, text: &str, engine: Engine, known: &[String]) -> Result<Option<Query>, At> {
+        let query = self.query(text, "recheck", engine, known)?;
+        let asks = |query: &Query| query.names.iter().any(|name| SUBJECT_NAMES.contains(&name.as_str()));
+        match (query, self.find("recheck")) {
+            (Some(query), Some(line)) if !asks(&query) => {
+                let names = SUBJECT_NAMES.map(|name| format!(":{name}")).join(", ");
+                let why = "recheck: it names no subject, and would say the same of all";
+                Err(At::new(line.value_at, format!("{why}: compare with one of {names}")))
+            }
+            (query, _) => Ok(query),
+        }
     }
 
     /// A query that stands in the header, on one line.

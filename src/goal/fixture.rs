@@ -18,6 +18,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 mod away;
+mod compare;
 mod expected;
 mod given;
 mod read;
@@ -293,23 +294,14 @@ pub async fn run(
 ) -> Result<Option<String>, FixtureError> {
     let names = scratch.write(case).await?;
     let returned = evaluate(source, goal).await?;
-    let mut lines = compare(goal.subject, case, &names, &returned);
+    let mut lines = compare::compare(goal.subject, case, &names, &returned);
     for subject in asked(goal.subject, case, &names, &returned) {
         let holds = returned.iter().any(|exception| exception.subject == subject);
         if source.recheck_at(goal, &subject, Some(MOMENT)).await? != holds {
-            lines.push(disagreement(&names.show(&subject), holds));
+            lines.push(compare::disagreement(&names.show(&subject), holds));
         }
     }
     Ok((!lines.is_empty()).then(|| lines.join("\n")))
-}
-
-/// What is said where the two ways of asking about a subject do not agree.
-fn disagreement(shown: &str, evaluated: bool) -> String {
-    let (did, did_not) = if evaluated { ("evaluation", "recheck") } else { ("recheck", "evaluation") };
-    format!(
-        "! {shown}: the {did} returned it and the {did_not} did not: the header's `recheck` must say of one subject \
-         what the query says of all"
-    )
 }
 
 /// What is asked again one by one: every subject that the case holds. Keys are made up by goals, so of these the
@@ -337,45 +329,6 @@ async fn evaluate(source: &Source, goal: &Goal) -> Result<Vec<Exception>, Fixtur
     let (evaluated, returned) = tokio::join!(source.evaluate_at(goal, Some(MOMENT), sender), collect);
     evaluated?;
     Ok(returned)
-}
-
-/// What is said of a subject that an evaluation would fail of.
-const TWICE: &str =
-    "returned twice, of which an evaluation fails: return each subject once, by GROUP BY, DISTINCT or EXISTS";
-
-/// What is expected and not returned (`-`), and returned and not expected (`+`).
-fn compare(kind: SubjectKind, case: &Case, names: &Names, returned: &[Exception]) -> Vec<String> {
-    let shown: Vec<(String, &Exception)> =
-        returned.iter().map(|row| (names.show(&row.subject), row)).collect();
-    let mut lines = Vec::new();
-    for expected in &case.expect {
-        let (subject, priority, reason) = expected.parts();
-        let row = shown.iter().find(|(name, _)| name == subject).map(|(_, row)| *row);
-        match row {
-            None => lines.push(format!("- {subject} (expected, a {kind}, and not returned)")),
-            Some(row) => {
-                if priority.is_some_and(|priority| priority != row.priority) {
-                    lines.push(format!(
-                        "- {subject}: priority {}\n+ {subject}: priority {}",
-                        priority.unwrap_or(0),
-                        row.priority
-                    ));
-                }
-                if reason.is_some() && reason != row.reason.as_deref() {
-                    let (wanted, found) = (reason.unwrap_or(""), row.reason.as_deref().unwrap_or(""));
-                    lines.push(format!("- {subject}: {wanted}\n+ {subject}: {found}"));
-                }
-            }
-        }
-    }
-    for (name, row) in &shown {
-        let twice = shown.iter().filter(|(other, _)| other == name).count() > 1;
-        if twice || !case.expect.iter().any(|expected| expected.parts().0 == name) {
-            let more = if twice { TWICE } else { "returned, and not expected" };
-            lines.push(format!("+ {name} ({more}; {})", row.reason.as_deref().unwrap_or("no reason")));
-        }
-    }
-    lines
 }
 
 /// The numbers that a case's names were given.
@@ -428,16 +381,4 @@ fn ago(text: &str) -> Result<Millis, FixtureError> {
     let length = value::duration(text)
         .ok_or_else(|| FixtureError::File(format!("\"{text}\" is not {}", value::DURATION_FORM)))?;
     Ok(MOMENT - length)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disagreement_says_which_of_the_two_returned_the_subject() {
-        let said = disagreement("p", true);
-        assert!(said.starts_with("! p: the evaluation returned it and the recheck did not: "), "{said}");
-        assert!(disagreement("p", false).contains("the recheck returned it and the evaluation did not"));
-    }
 }

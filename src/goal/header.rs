@@ -33,6 +33,10 @@ pub const MORE_KEYS: [&str; 1] = ["lane"];
 /// The key of remarks to the lint: it may stand on any comment line, and again.
 pub const LINT: &str = "lint";
 
+/// What is said of prose above the header.
+const FIRST: &str = "a file begins with its header, `-- goal: NAME` on the first line; prose comes after it, behind an \
+                     empty `--` line";
+
 /// One `-- key: value` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -68,7 +72,8 @@ pub fn read(text: &str) -> Result<Header<'_>, At> {
         if comment.trim().is_empty() {
             break;
         }
-        let read = key_and_value(text, range.start, line)?;
+        let read = key_and_value(text, range.start, line)
+            .map_err(|at| if header.lines.is_empty() { At::new(at.offset, FIRST) } else { at })?;
         if read.key != LINT {
             known(&read)?;
         }
@@ -80,6 +85,14 @@ pub fn read(text: &str) -> Result<Header<'_>, At> {
     }
     refuse_late_keys(text, header.end)?;
     Ok(header)
+}
+
+/// A parameter's value as a file has it.
+#[must_use]
+pub fn param<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let lines = read(text).ok()?.lines.into_iter();
+    let mut values = lines.filter(|line| line.key == "param").filter_map(|line| line.value.split_once('='));
+    values.find(|(one, _)| one.trim() == name).map(|(_, value)| value.trim())
 }
 
 /// The lines of a text as ranges, without their line ends.
@@ -132,6 +145,12 @@ fn refuse_late_keys(text: &str, end: usize) -> Result<(), At> {
         let is_comment = trimmed.starts_with("--");
         let at = |key: &str| range.start + line.find(key).unwrap_or(0);
         match late_key(trimmed) {
+            Some(_) if is_comment && is_query && end == 0 => {
+                let first = after().find(|range| !text[range.clone()].trim().is_empty());
+                let message = format!("this line is no comment: {FIRST}");
+                return Err(At::new(first.map_or(0, |first| first.start), message));
+            }
+            Some(LINT) if is_comment => {}
             Some(key) if is_comment => {
                 let ended = if is_query { String::new() } else { ended(text, after().next()) };
                 let message =
@@ -139,7 +158,10 @@ fn refuse_late_keys(text: &str, end: usize) -> Result<(), At> {
                 return Err(At::new(at(key), message));
             }
             Some(key) if !is_query => {
-                let message = format!("this line lacks its `--`: write `-- {trimmed}`");
+                let message = format!(
+                    "this line lacks its `--`: write `-- {}`",
+                    trimmed.trim_start_matches('-').trim()
+                );
                 return Err(At::new(at(key), message));
             }
             _ => is_query |= !is_comment && !trimmed.is_empty(),
@@ -150,7 +172,7 @@ fn refuse_late_keys(text: &str, end: usize) -> Result<(), At> {
 
 fn late_key(line: &str) -> Option<&str> {
     let (key, _) = line.trim_start_matches('-').split_once(':')?;
-    KEYS.iter().chain(&MORE_KEYS).copied().find(|known| *known == key.trim())
+    KEYS.iter().chain(&MORE_KEYS).chain(&[LINT]).copied().find(|known| *known == key.trim())
 }
 
 /// Which line ended the header, and what to do about it.

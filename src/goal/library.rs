@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 mod fallbacks;
+pub mod strays;
 
 pub use super::shipped::{shipped, write_shipped};
 pub use fallbacks::Fallbacks;
@@ -120,7 +121,8 @@ impl Library {
     }
 
     /// Notes whose file is gone: the last good version runs on for a while, with an error. What has no good version
-    /// goes at once; what has one and never came to an end does when SQL says so ([`Self::heed`]). Returns whether any entry is another than before.
+    /// goes at once; what has one and never came to an end does when SQL says so ([`Self::heed`]). Returns whether
+    /// any entry is another than before.
     fn miss(&mut self, is_gone: impl Fn(&str) -> bool) -> bool {
         let (now, before) = (Instant::now(), self.slots.len());
         let mut changed = false;
@@ -204,7 +206,7 @@ impl Library {
     pub fn give_way(&mut self, name: &str, digest: &str, why: &str) -> bool {
         let Some(slot) = self.slots.get_mut(name).filter(|slot| slot.runs(digest)) else { return false };
         let Some(running) = &slot.entry.running else { return false };
-        let start = running.text.find(running.sql.trim()).unwrap_or(0);
+        let start = running.query.file_offset(0);
         let why = why.strip_prefix(&format!("{}: ", running.path.display())).unwrap_or(why);
         let error = running.at(start, format!("{why}, and was never evaluated to its end"));
         let gave_way = slot.give_way(error);

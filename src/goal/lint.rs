@@ -57,13 +57,13 @@ pub const RULES: [Rule; 12] = [
     rule(
         "no-population",
         false,
-        "without a population, nothing found and nothing looked at are the same",
+        "of a goal with a repair and without a population, nothing found and nothing looked at are the same",
         "add `-- population: repositories`, `replicas`, `fileservers`, or a query that counts",
     ),
     rule(
         "no-reason",
         false,
-        "people see the reason in the backlog and in `why`, at night",
+        "of a goal with a repair, people see the reason in the backlog and in `why`, at night",
         "return a short text as `reason`",
     ),
     rule(
@@ -73,10 +73,12 @@ pub const RULES: [Rule; 12] = [
         "use it as :name, or remove the line",
     ),
     rule(
-        "text-param",
+        "other-kind",
         false,
-        "a number is below every text on SQLite, and an error on PostgreSQL: the goal would be met for ever, or unknown",
-        "write a number, a duration, a size or a percentage; where it is a text, put it in quotes",
+        "what is of two kinds compares all the same, or is an error on PostgreSQL: the goal would be met for ever, \
+         return everything, or be unknown",
+        "compare bytes with sizes, moments with moments, numbers with numbers; what a parameter is, its value says: \
+         7d, 1GiB, 20%, and a text in quotes",
     ),
     rule(
         "not-in-null",
@@ -101,9 +103,15 @@ pub const RULES: [Rule; 12] = [
         "large-scan",
         false,
         "a table that grows with the fleet is read whole at every evaluation: seconds at a million repositories",
-        "ask for what is marked by an index (in_sync, state, miscounted), join `suspect`, or evaluate less often",
+        "ask for what is marked by an index (in_sync, state, miscounted), join `suspect`, or evaluate less often, by \
+         a `schedule`, and say so: `-- lint: ignore large-scan REASON`",
     ),
 ];
+
+/// What to do about a large scan in a goal that has a schedule already.
+const SCHEDULED: &str = "it has a schedule of its own: where that is rare enough, say so: \
+                         `-- lint: ignore large-scan REASON`; else ask for what is marked by an index (in_sync, \
+                         state, miscounted), or join `suspect`";
 
 /// What a rule has to say about a goal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +137,9 @@ pub fn lint(goal: &Goal, engine: Engine, plan: Option<&Plan>) -> Vec<Remark> {
     for (id, at) in &found {
         let Some(rule) = RULES.iter().find(|rule| rule.id == *id) else { continue };
         if rule.safety || !ignores.iter().any(|ignore| ignore.id == *id) {
-            remarks.push(remark(goal, rule.id, at.clone(), rule.why, rule.fix, rule.safety));
+            let scheduled = rule.id == LARGE_SCAN && goal.schedule.is_some();
+            let fix = if scheduled { SCHEDULED } else { rule.fix };
+            remarks.push(remark(goal, rule.id, at.clone(), rule.why, fix, rule.safety));
         }
     }
     let needs_plan = |id: &str| id == LARGE_SCAN && plan.is_none();

@@ -118,15 +118,6 @@ fn schedule(value: &str) -> Result<cron::Schedule, String> {
     })
 }
 
-/// A parameter's value as the file has it.
-fn written<'a>(text: &'a str, param: &str) -> Option<&'a str> {
-    let lines = header::read(text).ok()?.lines;
-    let values =
-        lines.into_iter().filter(|line| line.key == "param").filter_map(|line| line.value.split_once('='));
-    let mut named = values.filter(|(name, _)| name.trim() == param);
-    named.next().map(|(_, value)| value.trim())
-}
-
 fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
     known(goal, name)?;
     let new = Value::parse(value).map_err(|why| format!("{name}: {why}"))?;
@@ -136,7 +127,7 @@ fn param(goal: &mut Goal, name: &str, value: &str) -> Result<(), String> {
         let kind = old.kind();
         return Err(format!("\"{value}\" is not of the kind that param {param} has in the file: {kind}"));
     }
-    let written = written(&goal.text, param);
+    let written = header::param(&goal.text, param);
     if let (Some(is), Some(was)) = (Unit::of(value), written.and_then(Unit::of))
         && is != was
     {

@@ -53,7 +53,7 @@ impl Query {
 /// # Errors
 /// Saying where and why it is not admitted.
 pub fn admit(source: &str, from: usize, engine: Engine, known: &[String]) -> Result<Query, At> {
-    let mut all = tokens(source, from, engine)?;
+    let mut all = tokens(source, from, engine).map_err(|at| no_query(source, from, engine, at))?;
     if all.last().is_some_and(|last| last.is_symbol(source, ";")) {
         all.pop();
     }
@@ -63,12 +63,55 @@ pub fn admit(source: &str, from: usize, engine: Engine, known: &[String]) -> Res
     if first.is(source, "with") {
         reading_with(source, &all)?;
     } else if !first.is(source, "select") {
-        return Err(At::new(first.start, "a goal is one SELECT (or WITH … SELECT): it only reads"));
+        return Err(begun(source, first, all.get(1)));
     }
     for (index, token) in all.iter().enumerate() {
         refuse_token(source, &all, index, token)?;
     }
     bind(source, &all, engine, known)
+}
+
+/// Statements that are no SELECT, and are not mistaken for prose.
+const VERBS: [&str; 17] = [
+    "insert", "update", "delete", "merge", "replace", "pragma", "create", "drop", "alter", "values",
+    "explain", "attach", "vacuum", "set", "copy", "truncate", "begin",
+];
+
+/// What to say of a text that begins with no SELECT: the word, and what is probably to be done.
+fn begun(source: &str, first: &Token, next: Option<&Token>) -> At {
+    let word = first.text(source);
+    let line = source.get(first.start..).unwrap_or_default().lines().next().unwrap_or_default().trim();
+    if next.is_some_and(|next| next.start == first.end && next.text(source).starts_with(':')) {
+        return At::new(first.start, format!("this line lacks its `--`: write `-- {line}`"));
+    }
+    let upper = word.to_uppercase();
+    let near =
+        ["SELECT", "WITH"].into_iter().find(|verb| strsim::osa_distance(&upper, verb) <= verb.len() / 3);
+    let hint = match near {
+        Some(near) => format!("; did you mean {near}?"),
+        None if is_any(word, &VERBS) => String::new(),
+        None => "; if it is prose, begin the line with `--`".to_owned(),
+    };
+    let message = "a goal is one SELECT (or WITH … SELECT): it only reads";
+    At::new(first.start, format!("{message}, and \"{word}\" begins here{hint}"))
+}
+
+/// An apostrophe in prose opens a string that does not end: what the text begins with is what is wrong.
+fn no_query(source: &str, from: usize, engine: Engine, at: At) -> At {
+    let before =
+        source.get(..at.offset).and_then(|before| tokens(before, from, engine).ok()).unwrap_or_default();
+    match before.first() {
+        Some(first) if !first.is(source, "select") && !first.is(source, "with") => {
+            begun(source, first, before.get(1))
+        }
+        _ => at,
+    }
+}
+
+/// A string without its quotes.
+#[must_use]
+pub fn unquoted(text: &str) -> &str {
+    text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(text)
 }
 
 fn one_statement(source: &str, all: &[Token]) -> Result<(), At> {

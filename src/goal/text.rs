@@ -81,6 +81,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 /// 1 for the same; a letter off or an abbreviation (`repo_id`) is near, whatever the spelling's distance says.
 fn likeness(word: &str, candidate: &str) -> f64 {
+    let letters = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+    if word != candidate && letters(word) == letters(candidate) {
+        // Another number is another thing: `fs-4` is no slip for `fs-77`.
+        return if strsim::osa_distance(word, candidate) == 1 { 0.95 } else { 0.0 };
+    }
     let spelling = strsim::jaro_winkler(word, candidate);
     let (short, long) = if word.len() < candidate.len() { (word, candidate) } else { (candidate, word) };
     let mut letters = long.chars();
@@ -124,5 +129,7 @@ mod tests {
         assert_eq!(nearest("repo_id", ["repository_id", "fileserver_id"]), Some("repository_id"));
         assert_eq!(nearest("rack", ["rack_id", "name"]), Some("rack_id"));
         assert_eq!(nearest("xyzzy", ["rack_id", "name"]), None);
+        assert_eq!(nearest("fs-77", ["fs-4", "fs-12"]), None, "another number is another thing");
+        assert_eq!(nearest("fs-77", ["fs-4", "fs-7"]), Some("fs-7"), "a digit too many is a slip");
     }
 }

@@ -66,6 +66,8 @@ pub struct Difference {
     pub repositories: BTreeMap<RepositoryId, Option<i64>>,
     /// Added subjects that are about no repository.
     pub others: u64,
+    /// A subject that the edit returns twice: an evaluation of it would fail.
+    pub twice: Option<Subject>,
 }
 
 /// One subject that differs.
@@ -123,20 +125,15 @@ pub async fn compare(
         (at, difference.before, difference.more) =
             (Some(evaluated.now), Some(evaluated.rows), evaluated.more);
     }
-    let (mut seen, mut twice) = (HashSet::new(), None);
+    let mut seen = HashSet::new();
     let evaluated = each(source, edited, at, |row| {
         if seen.insert(row.subject.clone()) {
             difference.meet(&mut before, &row, limit);
         } else {
-            twice.get_or_insert(row.subject);
+            difference.twice.get_or_insert(row.subject);
         }
     })
     .await?;
-    if let Some(subject) = twice {
-        let path = edited.path.display();
-        let message = "is returned twice: an evaluation would fail; return each subject once, by GROUP BY, DISTINCT or EXISTS";
-        return Err(Problem { message: format!("{path}: {subject} {message}"), text: true, late: false });
-    }
     difference.now = evaluated.now;
     difference.after = evaluated.rows;
     difference.more |= evaluated.more;

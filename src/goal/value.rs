@@ -44,6 +44,26 @@ const SIZES: [(&str, i64); 10] = [
     ("PiB", 1 << 50),
 ];
 
+/// Units in words, and how they are written.
+const WORDS: [(&str, &str); 16] = [
+    ("millisecond", "ms"),
+    ("second", "s"),
+    ("sec", "s"),
+    ("minute", "m"),
+    ("min", "m"),
+    ("hour", "h"),
+    ("day", "d"),
+    ("byte", "B"),
+    ("kilobyte", "kB"),
+    ("megabyte", "MB"),
+    ("gigabyte", "GB"),
+    ("terabyte", "TB"),
+    ("kibibyte", "KiB"),
+    ("mebibyte", "MiB"),
+    ("gibibyte", "GiB"),
+    ("tebibyte", "TiB"),
+];
+
 /// What bytes may look like, for error messages.
 pub const BYTES_FORM: &str = "a number of bytes, like 1073741824 or \"1 GiB\"";
 
@@ -176,9 +196,20 @@ fn unit_hint(text: &str, units: &[(&str, i64)]) -> String {
         return String::new();
     }
     // Whether minutes or a million were meant by an `M` cannot be known.
-    let alike = || units.iter().filter(|(name, _)| unit != "M" && name.eq_ignore_ascii_case(unit));
-    let near =
-        alike().next().map_or_else(String::new, |(name, _)| format!("; did you mean \"{number}{name}\"?"));
+    let alike = |name: &str| unit != "M" && name.eq_ignore_ascii_case(unit);
+    let lower = unit.to_ascii_lowercase();
+    let word = WORDS.iter().find(|(word, _)| *word == lower.trim_end_matches('s')).map(|(_, name)| *name);
+    let found = units.iter().map(|(name, _)| *name).find(|name| alike(name) || word == Some(name));
+    let letter = ["K", "G", "T"].into_iter().find(|letter| letter.eq_ignore_ascii_case(unit));
+    let letter = letter.filter(|_| units.iter().any(|(name, _)| *name == "GiB"));
+    let near = match (found, letter) {
+        (Some(name), _) => format!("; did you mean \"{number}{name}\"?"),
+        (None, Some(letter)) => {
+            let decimal = if letter == "K" { "kB".to_owned() } else { format!("{letter}B") };
+            format!("; did you mean \"{number}{letter}iB\" or \"{number}{decimal}\"?")
+        }
+        (None, None) => String::new(),
+    };
     let all = units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     format!("{near} (units: {all})")
 }
@@ -216,7 +247,17 @@ mod tests {
                 "{said}"
             );
         }
-        for text in ["1G", "1 M", "3 parsecs"] {
+        for (text, meant) in [
+            ("1 gigabyte", "\"1GB\"?"),
+            ("7 days", "\"7d\"?"),
+            ("1G", "\"1GiB\" or \"1GB\"?"),
+            ("1k", "\"1KiB\" or \"1kB\"?"),
+        ] {
+            let said = Value::parse(text).unwrap_err();
+            assert!(said.contains(&format!("; did you mean {meant} (units: ms,")), "{said}");
+        }
+        assert!(!duration_hint("1G").contains("did you mean"), "a duration is no size");
+        for text in ["1 M", "3 parsecs"] {
             let said = Value::parse(text).unwrap_err();
             assert!(said.ends_with("kB, MB, GB, TB, PiB)") && !said.contains("did you mean"), "{said}");
         }

@@ -8,7 +8,7 @@ use crate::database::drains::Drain;
 use crate::database::report::{self, BacklogCounts, tally, work};
 use crate::database::{self, Database};
 use crate::model::Millis;
-use crate::model::amount::counted;
+use crate::model::amount::{counted, listed};
 use crate::model::brake::{BLIND, Brake, START};
 use crate::model::finding::FindingState;
 use crate::model::fleet::{Fileserver, Health, Intent};
@@ -266,9 +266,7 @@ fn fileserver_silent(facts: &Facts<'_>) -> Said {
 /// The first names, and how many more; none: there is none.
 fn named<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
     let all: Vec<&str> = names.collect();
-    let (first, rest) = all.split_at(all.len().min(NAMED));
-    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-    (!all.is_empty()).then(|| format!("{}{more}", first.join(", ")))
+    (!all.is_empty()).then(|| listed(&all, NAMED))
 }
 
 #[cfg(test)]
@@ -330,7 +328,6 @@ mod tests {
             GoalStatus { failures: 3, error: Some("timed out".into()), ..goal("a", GoalState::Unknown, 0) };
         let warn = report(&facts(&[stale], &none, &[]));
         assert_eq!((warn.level.as_str(), warn.codes), ("HEALTH_WARN", vec!["GOAL_STALE".to_owned()]));
-        assert_eq!(warn.details[0].hint, "timed out");
         let none_left = report(&facts(&[goal("copies-exist", GoalState::Unmet, 2)], &none, &[]));
         assert_eq!(
             (none_left.level.as_str(), &none_left.codes[..]),
@@ -338,6 +335,7 @@ mod tests {
         );
         let said = &none_left.details[0].sentence;
         assert_eq!(said, "2 repositories have no good copy anywhere, nothing of it is removed");
+        assert!(warn.details[0].hint.starts_with("timed out; trued goal show a"), "{:?}", warn.details);
         let last = report(&facts(&[goal("last-copies-safe", GoalState::Unmet, 1)], &none, &[]));
         assert_eq!(last.level, "HEALTH_ERR");
     }

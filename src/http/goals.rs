@@ -10,13 +10,14 @@ use super::status::goal_row;
 use super::steering;
 use crate::database::goals;
 use crate::database::pauses::{self, Pause};
-use crate::goal::library::Entry;
+use crate::goal::library::{Entry, strays};
 use crate::goal::{Goal, header, trial};
 use crate::model::finding::Exception;
 use crate::model::goal::GoalStatus;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use serde::Deserialize;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -37,6 +38,7 @@ pub async fn list(State(api): State<Api>) -> Answer<GoalList> {
             .into_iter()
             .map(|one| GoalListed { sql: None, population: None, params: Vec::new(), ..one })
             .collect(),
+        notes: unread_files(&api).await,
     }))
 }
 
@@ -47,8 +49,9 @@ pub async fn list(State(api): State<Api>) -> Answer<GoalList> {
 pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Answer<GoalListed> {
     let goals = read(&api).await?;
     let known: Vec<_> = goals.iter().map(|one| one.row.name.clone()).collect();
-    let found = goals.into_iter().find(|one| one.row.name == name);
-    let mut found = found.ok_or_else(|| no_such_goal(&name, &known))?;
+    let Some(mut found) = goals.into_iter().find(|one| one.row.name == name) else {
+        return Err(no_such_goal(&api, &name, &known).await);
+    };
     let entries = (api.hooks.goals)();
     let goal = entries.iter().find(|entry| entry.name == name).and_then(|entry| entry.running.as_deref());
     found.settings = steering::shown(&api, goal, &name).await?;
@@ -78,7 +81,9 @@ fn listed(status: GoalStatus, entry: Option<&Entry>, pauses: &[Pause]) -> GoalLi
         repair: goal.and_then(|goal| goal.repair.clone()),
         schedule: goal.and_then(|goal| goal.schedule.as_ref()).map(ToString::to_string),
         timeout_ms: goal.map(|goal| goal.timeout),
-        path: goal.map(|goal| goal.path.display().to_string()),
+        path: goal
+            .map(|goal| goal.path.display().to_string())
+            .or_else(|| file_of(status.file_error.as_deref()?).map(str::to_owned)),
         population: goal.and_then(|goal| header_values(goal, "population").pop()),
         params: goal.map(|goal| header_values(goal, "param")).unwrap_or_default(),
         sql: goal.map(|goal| goal.sql.clone()),
@@ -86,6 +91,12 @@ fn listed(status: GoalStatus, entry: Option<&Entry>, pauses: &[Pause]) -> GoalLi
         other_version: entry.and_then(|entry| other_version(&status, entry)),
         row: goal_row(status, pauses),
     }
+}
+
+/// The file that an error begins with.
+fn file_of(error: &str) -> Option<&str> {
+    let end = error.find(".sql:")? + ".sql".len();
+    error.get(..end)
 }
 
 /// The version that runs, where it is another one than the text on disk.
@@ -123,13 +134,45 @@ fn header_values(goal: &Goal, key: &str) -> Vec<String> {
 }
 
 /// The answer for a name that no goal has.
-#[must_use]
-pub fn no_such_goal(name: &str, known: &[String]) -> Problem {
+pub async fn no_such_goal(api: &Api, name: &str, known: &[String]) -> Problem {
+    let (directory, goal) = (directory(api), name.to_owned());
+    let looking = move || directory.and_then(|directory| unread(&directory, &goal));
+    let unread = tokio::task::spawn_blocking(looking).await.ok().flatten();
     let problem = Problem::not_found(format!("there is no goal {name:?}"));
+    if let Some(unread) = unread {
+        return problem.hint(unread);
+    }
     match did_you_mean(name, known.iter().map(String::as_str)) {
         Some(hint) => problem.hint(hint),
         None => problem.hint(format!("goals are: {}", known.join(", "))),
     }
+}
+
+/// The directory of goals, as those that run tell it.
+fn directory(api: &Api) -> Option<PathBuf> {
+    let entries = (api.hooks.goals)();
+    let of = |entry: &Entry| Some(entry.running.as_ref()?.path.parent()?.to_owned());
+    entries.iter().find_map(of)
+}
+
+/// Whether a goal's file is there and was not read yet, or lies where nobody reads it.
+fn unread(directory: &FilePath, goal: &str) -> Option<String> {
+    // A name that comes from outside leads nowhere else.
+    if !goal.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')) {
+        return None;
+    }
+    let file = directory.join(format!("{goal}.sql"));
+    if file.is_file() {
+        let poll = "files are read every few seconds (goals.poll): ask again";
+        return Some(format!("its file {} is there, and was not read yet; {poll}", file.display()));
+    }
+    strays::astray(directory, goal).map(|path| strays::misplaced(&path, directory, goal))
+}
+
+/// Files that look like goals and that nobody reads, a sentence for each.
+pub async fn unread_files(api: &Api) -> Vec<String> {
+    let Some(directory) = directory(api) else { return Vec::new() };
+    tokio::task::spawn_blocking(move || strays::strays(&directory)).await.unwrap_or_default()
 }
 
 /// `POST /api/v1/goals/check`: reads a text and prepares it on the real engine.
@@ -137,7 +180,7 @@ pub fn no_such_goal(name: &str, known: &[String]) -> Problem {
 /// # Errors
 /// When the engine is away; a problem of the text is an answer.
 pub async fn check(State(api): State<Api>, Json(ask): Json<CheckGoal>) -> Answer<CheckedGoal> {
-    let path = std::path::Path::new(&ask.path);
+    let path = FilePath::new(&ask.path);
     Ok(Json(match checked(&api, path, &ask.text).await? {
         Ok(checked) => CheckedGoal { problem: None, remarks: checked.remarks, cost: checked.plan.cost },
         Err(problem) => CheckedGoal { problem: Some(problem), ..CheckedGoal::default() },
@@ -150,7 +193,7 @@ pub async fn check(State(api): State<Api>, Json(ask): Json<CheckGoal>) -> Answer
 /// When the engine could not be asked.
 pub async fn checked(
     api: &Api,
-    path: &std::path::Path,
+    path: &FilePath,
     text: &str,
 ) -> Result<Result<trial::Checked, String>, Problem> {
     match trial::check(path, text, &api.source, &api.repairs).await {
@@ -167,7 +210,7 @@ pub async fn checked(
 pub async fn evaluate(State(api): State<Api>, Json(ask): Json<EvaluateGoals>) -> Answer<Asked> {
     let known: Vec<_> = goals::states(&api.db).await?.into_iter().map(|one| one.goal).collect();
     if let Some(unknown) = ask.goals.iter().find(|name| !known.contains(name)) {
-        return Err(no_such_goal(unknown, &known));
+        return Err(no_such_goal(&api, unknown, &known).await);
     }
     let goals = if ask.goals.is_empty() { known } else { ask.goals };
     let at = api.db.now().await?;
@@ -218,7 +261,10 @@ pub async fn entries(api: &Api) -> Result<Vec<Entry>, Problem> {
 pub async fn entry(api: &Api, name: &str) -> Result<Entry, Problem> {
     let entries = entries(api).await?;
     let known: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
-    entries.into_iter().find(|entry| entry.name == name).ok_or_else(|| no_such_goal(name, &known))
+    match entries.into_iter().find(|entry| entry.name == name) {
+        Some(entry) => Ok(entry),
+        None => Err(no_such_goal(api, name, &known).await),
+    }
 }
 
 /// The version of a goal that runs.
@@ -238,4 +284,30 @@ async fn first(mut batches: mpsc::Receiver<Vec<Exception>>, limit: usize) -> Vec
         kept.extend(batch.into_iter().take(room));
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_and_was_not_read_yet_is_told_and_one_that_lies_elsewhere_is_named() {
+        let goals = tempfile::tempdir().unwrap();
+        let directory = goals.path();
+        assert_eq!(unread(directory, "x"), None);
+        let shouted = directory.join("x.SQL");
+        std::fs::write(&shouted, "").unwrap();
+        let said = unread(directory, "x").unwrap();
+        assert!(said.starts_with(&format!("{} is where nobody looks", shouted.display())), "{said}");
+        std::fs::write(directory.join("x.sql"), "").unwrap();
+        let said = unread(directory, "x").unwrap();
+        assert!(said.contains("x.sql is there, and was not read yet; files are read every few"), "{said}");
+        assert_eq!(unread(directory, "../x"), None);
+    }
+
+    #[test]
+    fn the_file_of_an_error_is_told_where_nothing_of_it_runs() {
+        assert_eq!(file_of("goals/x.sql:7:12: no such column"), Some("goals/x.sql"));
+        assert_eq!(file_of("goals cannot be asked"), None);
+    }
 }

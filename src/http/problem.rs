@@ -2,6 +2,7 @@
 
 use crate::database::DatabaseError;
 use crate::database::words::sentence;
+use crate::goal::text::nearest;
 use axum::Json;
 use axum::extract::Request;
 use axum::http::{Method, StatusCode, Uri, header};
@@ -131,12 +132,8 @@ pub(super) fn reason(reason: &str) -> Result<&str, Problem> {
     Ok(reason)
 }
 
-/// ` (did you mean "x"?)`, or nothing.
+/// `did you mean x?`, of a name that is near; else whoever asks lists those there are.
 #[must_use]
 pub fn did_you_mean<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    known
-        .map(|name| (strsim::jaro_winkler(unknown, name), name))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .map(|(_, name)| format!("did you mean {name}?"))
+    nearest(unknown, known).map(|name| format!("did you mean {name}?"))
 }

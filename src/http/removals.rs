@@ -7,6 +7,7 @@ use super::repositories::{by_id, find};
 use super::shapes::{Changed, QuarantinedShown, RemoveRepository, RenameRepository, UndeleteRepository};
 use super::state::Api;
 use crate::database::{quarantine, repositories};
+use crate::model::amount::counted;
 use crate::model::fleet::Repository;
 use crate::model::id::RepositoryId;
 use axum::Json;
@@ -31,9 +32,11 @@ pub async fn remove(
     let copies = repositories::replicas_of(&api.db, &[one.id]).await?.len();
     if ask.dry_run {
         let message = format!(
-            "repository {} ({}) would be removed: its {copies} copies would serve nothing, and be unlinked after \
+            "repository {} ({}) would be removed: its {} would serve nothing, and be unlinked after \
              the retention",
-            one.name, one.id
+            one.name,
+            one.id,
+            counted(copies, "copy")
         );
         return Ok(Json(Changed { message, changed: false }));
     }
@@ -41,9 +44,13 @@ pub async fn remove(
     let detail = serde_json::json!({ "id": one.id, "copies": copies });
     record(&api, "repo.remove", &one.name, Some(&ask.reason), detail).await?;
     let message = format!(
-        "repository {} ({}) is removed, its name is free; `trued repo undelete {}` brings it back until its {copies} \
-         copies are unlinked",
-        one.name, one.id, one.id
+        "repository {} ({}) is removed, its name is free; `trued repo undelete {}` brings it back until its {} {} \
+         unlinked",
+        one.name,
+        one.id,
+        one.id,
+        counted(copies, "copy"),
+        if copies == 1 { "is" } else { "are" }
     );
     Ok(Json(Changed { message, changed: true }))
 }

@@ -7,6 +7,7 @@ use super::shapes::{Changed, ReplicaShown, RepositoryList, RepositoryRow, Reposi
 use super::state::Api;
 use crate::database::pushes::{self, Standing};
 use crate::database::{fileservers, repositories};
+use crate::model::amount::counted;
 use crate::model::fleet::{Fileserver, Health, Replica, ReplicaState, Repository, quorum};
 use crate::model::id::{FileserverId, RepositoryId};
 use axum::Json;
@@ -189,12 +190,12 @@ pub async fn set_wanted(
     check_wanted(ask.wanted)?;
     let one = find(&api, &name).await?;
     if one.wanted == ask.wanted {
-        let message = format!("{} copies of {} are wanted already", one.wanted, one.name);
+        let message = format!("{} of {} {} wanted already", copies(one.wanted), one.name, are(one.wanted));
         return Ok(Json(Changed { message, changed: false }));
     }
     if ask.dry_run {
         let message =
-            format!("{}: {} copies would be wanted instead of {}", one.name, ask.wanted, one.wanted);
+            format!("{}: {} would be wanted instead of {}", one.name, copies(ask.wanted), one.wanted);
         return Ok(Json(Changed { message, changed: false }));
     }
     let after = repositories::set_wanted(&api.db, one.id, ask.wanted).await?;
@@ -202,15 +203,24 @@ pub async fn set_wanted(
     record(&api, "repo.set-replicas", &one.name, ask.reason.as_deref(), detail).await?;
     let bears = after.seats.saturating_sub(quorum(after.seats));
     let message = format!(
-        "{}: {} copies are wanted instead of {}; {} seats, so pushes stand while {} of them {} away",
+        "{}: {} {} wanted instead of {}; {}, so pushes stand while {} of them {} away",
         one.name,
-        after.wanted,
+        copies(after.wanted),
+        are(after.wanted),
         one.wanted,
-        after.seats,
+        counted(after.seats, "seat"),
         if bears == 0 { "none".to_owned() } else { bears.to_string() },
         if bears == 1 || bears == 0 { "is" } else { "are" },
     );
     Ok(Json(Changed { message, changed: true }))
+}
+
+fn copies(many: u32) -> String {
+    counted(many, "copy")
+}
+
+const fn are(many: u32) -> &'static str {
+    if many == 1 { "is" } else { "are" }
 }
 
 /// Copies wanted must be a number that makes sense.
@@ -221,7 +231,7 @@ pub fn check_wanted(wanted: u32) -> Result<(), Problem> {
     if (1..=MOST_WANTED).contains(&wanted) {
         return Ok(());
     }
-    Err(Problem::bad_request(format!("{wanted} copies cannot be wanted: 1 to {MOST_WANTED} can")))
+    Err(Problem::bad_request(format!("{} cannot be wanted: 1 to {MOST_WANTED} can", copies(wanted))))
 }
 
 /// A repository by name or number.

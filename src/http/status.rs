@@ -2,6 +2,7 @@
 
 use super::codes::{self, Facts};
 use super::drains::progress;
+use super::goals::unread_files;
 use super::problem::{Answer, Problem};
 use super::shapes::{Backlog, BrakeRow, DrainShown, FileserverRow, GoalRow, PressureRow, Status};
 use super::state::Api;
@@ -131,8 +132,16 @@ async fn read_all(api: &Api, trouble: Option<&str>) -> Result<Status, Problem> {
         brakes: brakes.into_iter().filter(|one| !one.is_over()).map(|one| brake_row(one, &held)).collect(),
         pressure: pressure(api),
         health,
-        notes: api.db.standing().risks.into_iter().chain(api.source.note().map(str::to_owned)).collect(),
+        notes: notes(api).await,
     })
+}
+
+/// What is to be known, and raises no code.
+async fn notes(api: &Api) -> Vec<String> {
+    let mut notes = api.db.standing().risks;
+    notes.extend(api.source.note().map(str::to_owned));
+    notes.extend(unread_files(api).await);
+    notes
 }
 
 /// The brake `sql`, while it holds.

@@ -7,6 +7,7 @@ use super::shapes::{Changed, PauseGoal, PausedGoal, ResumeGoal, SetGoal, Setting
 use super::state::Api;
 use crate::database::pauses::{self, Pause};
 use crate::database::{Database, DatabaseError, goals, settings};
+use crate::goal::Goal;
 use crate::goal::setting::{self, Setting};
 use crate::model::Millis;
 use crate::model::goal::GoalStatus;
@@ -110,7 +111,8 @@ pub async fn set(
     told.extend(ask.unset.iter().map(|key| format!("{key} as before")));
     let told = told.join(", ");
     if ask.dry_run {
-        return Ok(Json(Changed { message: format!("goal {name} would have {told}"), changed: false }));
+        let message = format!("goal {name} would have {told}{}", idle(&running, &ask.set));
+        return Ok(Json(Changed { message, changed: false }));
     }
     for (key, value) in &ask.set {
         settings::put(&api.db, &name, key, value, "local", reason).await?;
@@ -123,9 +125,20 @@ pub async fn set(
         record(&api, "goal.unset", &name, Some(reason), detail).await?;
     }
     let message = format!(
-        "goal {name} has {told}; its findings follow at its next evaluation, which `trued goal evaluate {name}` asks for"
+        "goal {name} has {told}{}; its findings follow at its next evaluation, which `trued goal evaluate {name}` asks for",
+        idle(&running, &ask.set)
     );
     Ok(Json(Changed { message, changed: true }))
+}
+
+/// What steers repairs does nothing for a goal that has none.
+fn idle(goal: &Goal, set: &[(String, String)]) -> &'static str {
+    let steers = |(key, value): &(String, String)| key == "brake" || (key == "mode" && value == "repair");
+    if goal.repair.is_none() && set.iter().any(steers) {
+        "; it has no repair, so its findings are only listed all the same"
+    } else {
+        ""
+    }
 }
 
 /// The answer to a wish about a goal of which nothing runs.
@@ -176,11 +189,7 @@ pub async fn unfit(api: &Api) -> Result<Vec<String>, DatabaseError> {
 ///
 /// # Errors
 /// When the engine fails.
-pub async fn shown(
-    api: &Api,
-    goal: Option<&crate::goal::Goal>,
-    name: &str,
-) -> Result<Vec<SettingShown>, Problem> {
+pub async fn shown(api: &Api, goal: Option<&Goal>, name: &str) -> Result<Vec<SettingShown>, Problem> {
     let over = over(&api.db, &api.configured).await?;
     let ours: Vec<_> = over.into_iter().filter(|one| one.goal == name).collect();
     let shown = ours.iter().enumerate().map(|(index, one)| {
@@ -210,7 +219,7 @@ async fn known(api: &Api, name: &str) -> Result<GoalStatus, Problem> {
         return Ok(states.swap_remove(at));
     }
     let known: Vec<_> = states.into_iter().map(|one| one.goal).collect();
-    Err(no_such_goal(name, &known))
+    Err(no_such_goal(api, name, &known).await)
 }
 
 fn text<'a>(what: &str, text: &'a str) -> Result<&'a str, Problem> {
@@ -223,4 +232,23 @@ fn text<'a>(what: &str, text: &'a str) -> Result<&'a str, Problem> {
 
 fn moment(at: Millis) -> String {
     chrono::DateTime::from_timestamp_millis(at).unwrap_or_default().format("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goal::Engine;
+
+    #[test]
+    fn what_steers_repairs_is_told_to_do_nothing_for_a_goal_that_has_none() {
+        let text = "-- goal: x\n-- summary: X.\n-- subject: key\n--\nSELECT 'a' AS key;\n";
+        let listed = Goal::parse(std::path::Path::new("x.sql"), text, Engine::Sqlite).unwrap();
+        let repaired = Goal { repair: Some("mend".into()), ..listed.clone() };
+        let set = |key: &str, value: &str| [(key.to_owned(), value.to_owned())];
+        for steers in [set("brake", "5"), set("mode", "repair")] {
+            assert!(idle(&listed, &steers).contains("it has no repair"));
+            assert_eq!(idle(&repaired, &steers), "");
+        }
+        assert_eq!(idle(&listed, &set("mode", "observe")), "");
+    }
 }

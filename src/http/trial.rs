@@ -10,7 +10,7 @@ use crate::database::{evaluations, goals, pauses, repositories};
 use crate::goal::Goal;
 use crate::goal::lint;
 use crate::goal::trial::{self, Difference};
-use crate::model::finding::Deferral;
+use crate::model::finding::{Deferral, ONCE, Subject};
 use crate::model::goal::{GoalStatus, Mode};
 use crate::model::id::RepositoryId;
 use axum::Json;
@@ -48,10 +48,22 @@ pub async fn diff(State(api): State<Api>, Json(ask): Json<DiffGoal>) -> Answer<G
     let limit = ask.limit.unwrap_or(USUAL).min(MOST);
     let difference = trial::compare(&api.source, running, &edited, limit).await;
     let difference = difference.map_err(|problem| Problem::failed(problem.message))?;
+    if let Some(subject) = &difference.twice {
+        return Err(twice(&api, &edited, subject).await?);
+    }
     let checked = CheckedGoal { problem: None, remarks: checked.remarks, cost: checked.plan.cost };
     let names = names::of(&api, difference.rows.iter().map(|row| &row.subject)).await?;
     let told = told(&api, &edited, difference, checked).await?;
     Ok(Json(GoalDiff { names, ..told }))
+}
+
+/// The answer to an edit that an evaluation would fail of, with the subject by its name.
+async fn twice(api: &Api, edited: &Goal, subject: &Subject) -> Result<Problem, Problem> {
+    let names = names::of(api, std::iter::once(subject)).await?;
+    let number = subject.to_string();
+    let name = names.get(&number).unwrap_or(&number);
+    let path = edited.path.display();
+    Ok(Problem::failed(format!("{path}: {name} is returned twice: an evaluation would fail; {ONCE}")))
 }
 
 fn nothing(goal: String, checked: CheckedGoal) -> GoalDiff {
@@ -173,7 +185,7 @@ pub async fn history(
         let states = goals::states(&api.db).await?;
         let Some(goal) = states.iter().find(|one| one.goal == name) else {
             let known: Vec<_> = states.into_iter().map(|one| one.goal).collect();
-            return Err(no_such_goal(&name, &known));
+            return Err(no_such_goal(&api, &name, &known).await);
         };
         note = Some(why_none(goal));
     }

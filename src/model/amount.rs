@@ -51,6 +51,21 @@ pub fn plural(one: bool, what: &str) -> String {
     }
 }
 
+/// The first of some names, and how many more there are: `a, b and 3 more`.
+#[must_use]
+pub fn listed<T: AsRef<str>>(all: &[T], most: usize) -> String {
+    listed_by(all, most, ", ")
+}
+
+/// The same of longer ones, with something else between them: `a is wrong; b is wrong; and 3 more`.
+#[must_use]
+pub fn listed_by<T: AsRef<str>>(all: &[T], most: usize, between: &str) -> String {
+    let first: Vec<&str> = all.iter().take(most).map(AsRef::as_ref).collect();
+    let (rest, before) = (all.len() - first.len(), if between == ", " { " " } else { between });
+    let more = if rest == 0 { String::new() } else { format!("{before}and {rest} more") };
+    first.join(between) + &more
+}
+
 /// What to write for a fraction of a unit: `; fractions are not allowed: write 1536MiB` of `1.5GiB`. Empty: it is none.
 #[must_use]
 pub fn fraction_hint(text: &str) -> String {
@@ -107,6 +122,14 @@ mod tests {
         let all = [counted(1, "row"), counted(0, "row"), counted(2, "copy"), counted(3, "push")];
         assert_eq!(all, ["1 row", "0 rows", "2 copies", "3 pushes"]);
         assert_eq!([counted(1, "repository"), counted(2, "key")], ["1 repository", "2 keys"]);
+    }
+
+    #[test]
+    fn of_many_names_the_first_are_told_and_the_others_counted() {
+        let all = ["a", "b", "c"];
+        assert_eq!([listed(&all, 3), listed(&all, 1)], ["a, b, c", "a and 2 more"]);
+        assert_eq!(listed_by(&all, 2, "; "), "a; b; and 1 more");
+        assert_eq!(listed::<&str>(&[], 2), "");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Why a text is no schedule: the field, what was given there, and what may be.
 
+use super::amount::counted;
+
 /// The fields in their order: name, least and most, and the names that may stand for numbers.
 const FIELDS: [(&str, u32, u32, &[&str]); 6] = [
     ("seconds", 0, 59, &[]),
@@ -22,25 +24,28 @@ const WORDS: [(&str, &str); 5] = [
 /// Why a text that the reader of schedules refused is none.
 #[must_use]
 pub fn why(text: &str, error: &cron::error::Error) -> String {
+    if text.starts_with(['"', '\'', '`']) {
+        return "it is written without quotes".to_owned();
+    }
     let fields: Vec<_> = text.split_whitespace().collect();
     match *fields.as_slice() {
         [word] => WORDS
             .iter()
             .find(|(name, _)| word.trim_start_matches('@').eq_ignore_ascii_case(name))
-            .map_or_else(|| counted(1), |(name, meant)| format!("{name} is written `{meant}`")),
+            .map_or_else(|| six(1), |(name, meant)| format!("{name} is written `{meant}`")),
         [_, _, _, _, _] => "five fields lack the seconds, which come first".to_owned(),
         [_, _, _, _, _, _] | [_, _, _, _, _, _, _] => fields
             .iter()
             .zip(FIELDS)
             .find_map(|(given, field)| wrong(given, field))
             .unwrap_or_else(|| last_line(error)),
-        _ => counted(fields.len()),
+        _ => six(fields.len()),
     }
 }
 
-fn counted(fields: usize) -> String {
+fn six(fields: usize) -> String {
     let all = FIELDS.map(|(name, ..)| name).join(", ");
-    format!("it has {fields} field{}, and there are six: {all}", if fields == 1 { "" } else { "s" })
+    format!("it has {}, and there are six: {all}", counted(fields, "field"))
 }
 
 /// What is wrong with one field, if it is the numbers or names in it.
@@ -83,6 +88,8 @@ mod tests {
             ("0 0 1-24 * * *", "hours are 0 to 23, and \"24\" was given"),
             ("daily", "daily is written `0 0 0 * * *`"),
             ("*/5 * * * *", "five fields lack the seconds, which come first"),
+            ("\"0 0 3 * * *\"", "it is written without quotes"),
+            ("*", "it has 1 field, and there are six: seconds, minutes, hours, days, months, weekdays"),
             ("* *", "it has 2 fields, and there are six: seconds, minutes, hours, days, months, weekdays"),
         ] {
             let error = cron::Schedule::from_str(text).unwrap_err();

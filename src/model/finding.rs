@@ -89,6 +89,9 @@ impl std::fmt::Display for Subject {
     }
 }
 
+/// What is to be done where a goal returns a subject twice.
+pub const ONCE: &str = "return each subject once, by GROUP BY, DISTINCT or EXISTS";
+
 /// One row that a goal's query returned, checked against the column contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exception {

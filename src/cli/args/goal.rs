@@ -97,6 +97,7 @@ pub enum GoalVerb {
         postgres: Option<String>,
     },
     /// Hold a goal's repairs until a time; it is still evaluated.
+    #[command(group = clap::ArgGroup::new("end").required(true).args(["until", "length"]))]
     Pause {
         /// Its name.
         name: String,

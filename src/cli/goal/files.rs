@@ -4,15 +4,13 @@ use super::super::args::{Global, GoalVerb};
 use super::super::failure::Failure;
 use super::super::{program, settings};
 use crate::goal::file::stem;
-use crate::goal::library;
+use crate::goal::library::{self, strays};
 use crate::goal::text::{did_you_mean, nearest};
+use crate::model::amount;
 use std::path::{Path, PathBuf};
 
 /// Names of goals that one answer lists.
 const LISTED: usize = 40;
-
-/// Files of one directory that are looked at for one that lies astray.
-const LOOKED_AT: usize = 1_000;
 
 /// Where the goals are: of `trued up`'s data directory, if it has some and the configuration names no other.
 ///
@@ -31,12 +29,22 @@ pub fn directory(global: &Global) -> anyhow::Result<PathBuf> {
 /// When it cannot be read.
 pub fn all(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut all: Vec<_> = std::fs::read_dir(directory)
-        .map_err(|error| Failure::usage(format!("goals directory {}: {error}", directory.display())))?
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => no_directory(directory),
+            _ => Failure::usage(format!("goals directory {}: {error}", directory.display())),
+        })?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.is_file() && library::is_goal_file(path))
         .collect();
     all.sort();
     Ok(all)
+}
+
+fn no_directory(directory: &Path) -> Failure {
+    Failure::usage(format!("there is no directory of goals {}", directory.display())).hint(
+        "run it where the data directory of `trued up` is, or name that with --data DIR; `goals.directory` in the \
+         configuration names another",
+    )
 }
 
 /// The file of a goal's name.
@@ -58,31 +66,17 @@ pub fn found(directory: &Path, goal: &str) -> anyhow::Result<PathBuf> {
             None => Ok(goal.into()),
         };
     }
+    if !directory.is_dir() {
+        return Err(no_directory(directory).into());
+    }
     of_name(directory, goal).ok_or_else(|| {
         let known = names(directory);
         let near = did_you_mean(goal, known.iter().map(String::as_str));
         let message = format!("there is no goal \"{goal}\" in {}{near}", directory.display());
-        let astray = astray(directory, goal).map_or_else(String::new, |path| {
-            let (is, where_to) = (path.display(), directory.join(format!("{goal}.sql")));
-            format!("{is} is where nobody looks: it is read as {}; ", where_to.display())
-        });
+        let astray = strays::astray(directory, goal)
+            .map_or_else(String::new, |path| strays::misplaced(&path, directory, goal) + "; ");
         Failure::usage(message).hint(astray + &listed(&known)).into()
     })
-}
-
-/// A file that might be the goal's, in another directory nearby or with another ending.
-fn astray(directory: &Path, goal: &str) -> Option<PathBuf> {
-    let below = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    let places = below.filter(|path| path.is_dir()).take(LISTED);
-    let places = places.chain(directory.parent().map(Path::to_owned)).chain([directory.to_owned()]);
-    let called = |path: &PathBuf| {
-        let kind = path.extension().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
-        path.file_stem().is_some_and(|stem| stem == goal)
-            && (kind.eq_ignore_ascii_case("sql") || kind == "txt" || kind.is_empty())
-    };
-    let mut files =
-        places.flat_map(|place| std::fs::read_dir(place).into_iter().flatten().flatten().take(LOOKED_AT));
-    files.find_map(|entry| Some(entry.path()).filter(|path| called(path) && path.is_file()))
 }
 
 /// The answer to a path that is no goal's file, with the file that was meant; none: it is one. Without a directory of
@@ -198,13 +192,11 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 fn listed(known: &[String]) -> String {
-    let (first, rest) = known.split_at(known.len().min(LISTED));
-    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
     let where_else = "--data DIR names the directory of another `trued up`, and a file may be named too";
-    if first.is_empty() {
+    if known.is_empty() {
         format!("it has none; {where_else}")
     } else {
-        format!("goals are: {}{more}; {where_else}", first.join(", "))
+        format!("goals are: {}; {where_else}", amount::listed(known, LISTED))
     }
 }
 
@@ -229,6 +221,17 @@ mod tests {
         assert!(failure.message.ends_with("; did you mean \"replicas-match\"?"), "{failure}");
         let hint = failure.hint.as_deref().unwrap();
         assert!(hint.starts_with("goals are: racks-differ, replicas-match; --data DIR"), "{hint}");
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_told_and_not_that_it_has_no_goals() {
+        let goals = goals();
+        let none = goals.path().join("zorkmid");
+        for error in [found(&none, "racks-differ").unwrap_err(), all(&none).unwrap_err()] {
+            let failure = error.downcast_ref::<Failure>().unwrap();
+            assert_eq!(failure.message, format!("there is no directory of goals {}", none.display()));
+            assert!(failure.hint.as_deref().unwrap().contains("--data DIR"), "{failure:?}");
+        }
     }
 
     #[test]

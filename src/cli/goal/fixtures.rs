@@ -4,12 +4,12 @@
 //! never seen to be quiet, is not known to work.
 
 use super::super::args::{Global, Output};
-use super::super::failure::Exit;
+use super::super::failure::{Exit, Failure};
 use super::super::{output, program};
 use super::{check, files};
 use crate::database::scratch;
 use crate::goal::fixture::{self, Fixture, Scratch};
-use crate::goal::library;
+use crate::goal::library::{self, strays};
 use crate::goal::session::Source;
 use crate::goal::text::did_you_mean;
 use crate::goal::{Engine, file};
@@ -41,7 +41,7 @@ pub async fn run(global: &Global, goals: &[String], postgres: Option<&str>) -> a
     on(global, &sqlite, &files, &mut outcomes).await?;
     sqlite.close().await;
     if let Some(url) = postgres.filter(|url| !url.is_empty()) {
-        let server = scratch::Scratch::postgres(url).await?;
+        let server = server(url).await?;
         on(global, &server, &files, &mut outcomes).await?;
         server.close().await;
     }
@@ -54,6 +54,22 @@ pub async fn run(global: &Global, goals: &[String], postgres: Option<&str>) -> a
     }
     eprintln!("{} passed, {failed} failed", outcomes.len() - failed);
     Ok(if failed > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// A scratch database on the server of `--postgres`.
+async fn server(url: &str) -> anyhow::Result<scratch::Scratch> {
+    is_url(url)?;
+    let made = scratch::Scratch::postgres(url).await;
+    made.context("making a database on the server of --postgres (or TRUED_TEST_POSTGRES_URL)")
+}
+
+/// What stands there is not repeated: it may hold a password.
+fn is_url(url: &str) -> Result<(), Failure> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Ok(());
+    }
+    Err(Failure::usage("--postgres (or TRUED_TEST_POSTGRES_URL) is no URL of a PostgreSQL server")
+        .hint("write it like postgres://user@localhost/postgres, of a role that may create databases"))
 }
 
 fn shown(one: &Outcome) -> String {
@@ -154,6 +170,11 @@ fn unread(place: &Path, name: &str, error: &std::io::Error) -> String {
     if error.kind() != std::io::ErrorKind::NotFound {
         return format!("{}: {error}", place.display());
     }
+    let goals = place.parent().and_then(Path::parent);
+    if let Some(found) = goals.and_then(|goals| strays::fixture_astray(goals, name)) {
+        let (found, place) = (found.display(), place.display());
+        return format!("there is no fixture {place}; {found} is where nobody looks: move it there");
+    }
     let beside = place.parent().and_then(|tests| std::fs::read_dir(tests).ok());
     let names: Vec<String> = beside
         .into_iter()
@@ -194,6 +215,23 @@ mod tests {
         assert!(quiet.contains("must expect some subject, such as expect = [\"p@a\"]"), "{quiet}");
         let loud = of(SubjectKind::Key, Some(&MET.replace("[]", "[\"k\"]")));
         assert!(loud.ends_with("small.toml: no case is met: one [[case]] must say expect = []"), "{loud}");
+    }
+
+    #[test]
+    fn a_fixture_that_lies_elsewhere_is_named_with_the_place_where_it_belongs() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("x.toml"), MET).unwrap();
+        let said = fixture_of(&directory.path().join("x.sql"), "x", SubjectKind::Key).unwrap_err();
+        let (is, belongs) = (directory.path().join("x.toml"), directory.path().join("tests/x.toml"));
+        let (is, belongs) = (is.display(), belongs.display());
+        assert_eq!(said, format!("there is no fixture {belongs}; {is} is where nobody looks: move it there"));
+    }
+
+    #[test]
+    fn a_server_that_is_no_url_is_told_with_its_flag() {
+        let failure = is_url("localhost").unwrap_err();
+        assert!(failure.message.starts_with("--postgres ") && failure.hint.is_some(), "{failure:?}");
+        assert_eq!(is_url("postgres://localhost/postgres"), Ok(()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::database::transaction::{Tx, within};
 use crate::database::{Database, DatabaseError, Doing, Result};
 use crate::model::Millis;
 use crate::model::brake::Bound;
-use crate::model::finding::{Exception, Hints, Lane};
+use crate::model::finding::{Exception, Hints, Lane, ONCE};
 use crate::model::goal::SubjectKind;
 use crate::model::id::EvaluationId;
 use sqlx::types::Json;
@@ -294,7 +294,5 @@ async fn twice(tx: &mut Tx) -> Result<DatabaseError> {
     .persistent(false).fetch_optional(c).await)
     .doing("looking for a subject that came twice")?;
     let subject = twice.as_deref().unwrap_or("a subject");
-    Ok(DatabaseError::Refused(format!(
-        "{subject} was returned twice in one evaluation: return each subject once, by GROUP BY, DISTINCT or EXISTS"
-    )))
+    Ok(DatabaseError::Refused(format!("{subject} was returned twice in one evaluation: {ONCE}")))
 }

@@ -113,6 +113,33 @@ fn mistakes_name_file_line_column_and_what_is_allowed() {
             "verified_at < :now - :aeg\n",
             ":12:101: recheck: unknown parameter :aeg; did you mean :age?",
         ),
+        (
+            "WHERE repository_id = :repository_id AND verified_at < :now - :age",
+            "WHERE verified_at < :now - :age",
+            ":12:16: recheck: it names no subject, and would say the same of all: compare with one of :subject,",
+        ),
+        ("-- goal: ", "-- Every replica\n-- goal: ", ":1:4: a file begins with its header, `-- goal: NAME`"),
+        (
+            "-- goal: ",
+            "Every replica\n-- goal: ",
+            ":1:1: this line is no comment: a file begins with its header",
+        ),
+        (
+            "-- param:      age",
+            "- param:      age",
+            ":13:3: this line lacks its `--`: write `-- param:      age = 7d`",
+        ),
+        (
+            "-- mode:  ",
+            "lint: ignore x y\n-- mode:  ",
+            ":8:1: this line lacks its `--`: write `-- lint: ignore x y`",
+        ),
+        (
+            "\nSELECT repository_id,",
+            "\nSELECT 5000 AS priority, repository_id,",
+            ":21:8: column \"priority\" is 5000",
+        ),
+        ("0 */5 * * * *", "\"0 */5 * * * *\"", "; it is written without quotes"),
         ("suspects", "suspect", "did you mean \"suspects\"?"),
     ] {
         let said = said(from, to);

@@ -7,6 +7,8 @@ use crate::goal::token::{Token, tokens};
 use crate::goal::value::Value;
 use crate::goal::{Engine, Goal, header};
 
+mod kinds;
+
 /// The tokens of a query with the depth of parentheses that each stands in.
 struct Text<'a> {
     source: &'a str,
@@ -36,7 +38,10 @@ pub(super) fn look(goal: &Goal, engine: Engine, end: usize, plan: Option<&Plan>)
         add("unused-param", Some(At::new(at, format!("the parameter {name} is not used"))));
     }
     for name in goal.params.keys() {
-        add("text-param", text.text_param(goal, name));
+        add("other-kind", text.text_param(goal, name));
+    }
+    for at in text.other_kinds(goal) {
+        add("other-kind", Some(at));
     }
     add("not-in-null", text.not_in());
     add("not-in-null", text.compared_with_null());
@@ -183,11 +188,7 @@ impl<'a> Text<'a> {
     fn text_param(&self, goal: &Goal, name: &str) -> Option<At> {
         let Some(Value::Text(text)) = goal.params.get(name) else { return None };
         // In quotes it is meant to be one, but for what would be a number without them.
-        let lines = header::read(&goal.text).map(|header| header.lines).unwrap_or_default();
-        let params = lines.iter().filter(|line| line.key == "param");
-        let mut values =
-            params.filter_map(|line| line.value.split_once('=')).filter(|(one, _)| one.trim() == name);
-        let is_quoted = values.any(|(_, value)| value.trim().starts_with(['"', '\'']));
+        let is_quoted = header::param(&goal.text, name).is_some_and(|value| value.starts_with(['"', '\'']));
         if is_quoted && matches!(Value::parse(text), Ok(Value::Text(_)) | Err(_)) {
             return None;
         }

@@ -44,10 +44,17 @@ fn each_rule_is_broken_by_its_example_and_by_it_alone() {
         ("select-star", String::new(), GOOD.replace("SELECT id", "SELECT repositories.*, id")),
         ("no-reason", String::new(), GOOD.replace(", 'r' AS reason", "")),
         ("unused-param", "-- param: age = 7d\n".into(), GOOD.to_owned()),
-        ("text-param", "-- param: size = big\n".into(), end("AND bytes > :size")),
-        ("text-param", "-- param: size=big\n".into(), end("AND bytes <= :size")),
-        ("text-param", "-- param: size = big\n".into(), end("AND :size < bytes")),
-        ("text-param", "-- param: size = \"1GiB\"\n".into(), end("AND bytes > :size")),
+        ("other-kind", "-- param: size = big\n".into(), end("AND bytes > :size")),
+        ("other-kind", "-- param: size=big\n".into(), end("AND bytes <= :size")),
+        ("other-kind", "-- param: size = big\n".into(), end("AND :size < bytes")),
+        ("other-kind", "-- param: size = \"1GiB\"\n".into(), end("AND bytes > :size")),
+        ("other-kind", String::new(), end("AND removed_at = false")),
+        ("other-kind", "-- param: max = 1d\n".into(), end("AND bytes > :max")),
+        (
+            "other-kind",
+            String::new(),
+            "SELECT f.id AS repository_id, 'r' AS reason FROM fileservers f WHERE f.counts".into(),
+        ),
         ("not-in-null", String::new(), end("AND id NOT IN (SELECT repository_id FROM findings)")),
         ("not-in-null", String::new(), end("AND removed_at = NULL")),
         ("not-in-null", String::new(), end("AND removed_at <> NULL")),
@@ -75,6 +82,79 @@ fn a_large_table_that_is_read_whole_is_named_with_its_place_and_rows() {
     let remarks = remarks("", GOOD, Some(&scans_all()));
     assert_eq!(remarks[0].message, "goals/x.sql:7:48: it would read all of repositories, 7 rows now");
     assert!(!remarks[0].refused);
+    assert!(remarks[0].fix.ends_with("`-- lint: ignore large-scan REASON`"), "{}", remarks[0].fix);
+}
+
+#[test]
+fn a_goal_with_a_schedule_is_not_told_to_have_one() {
+    let all = remarks("-- schedule: 0 15 3 * * *\n", GOOD, Some(&scans_all()));
+    let fix = &all[0].fix;
+    assert!(fix.starts_with("it has a schedule of its own: where that is rare enough, say so"), "{fix}");
+}
+
+#[test]
+fn what_is_compared_and_of_two_kinds_is_told_with_what_to_write() {
+    let params = "-- param: age = 1d\n-- param: share = 1%\n-- param: size = 1GiB\n";
+    let uses = ":age > 0 AND :share > 0 AND :size > 0";
+    let said = |condition: &str| {
+        let all = remarks(params, &format!("{GOOD} AND {uses} AND {condition}"), None);
+        all.into_iter().map(|one| one.message).collect::<Vec<_>>().join("\n")
+    };
+    for (condition, message) in [
+        ("bytes > :age", "bytes is a number of bytes, and :age is a duration (1d): write a size, such as"),
+        ("repositories.bytes > :share", ":share is a percentage (1%): write a size"),
+        (":age < bytes", ":age is a duration"),
+        ("removed_at < :age", "removed_at is a moment, and :age is a duration (1d): write :now - :age"),
+        ("removed_at < :size", ":size is a size (1GiB): a moment is written :now - :age"),
+        ("removed_at = false", "is compared with false: write removed_at IS NULL"),
+        ("removed_at = 0", "is compared with 0: write removed_at IS NULL"),
+        ("removed_at <> 0", "write removed_at IS NOT NULL"),
+        ("true = removed_at", "write removed_at IS NOT NULL"),
+        ("bytes > '1GiB'", "with the text '1GiB': write 1073741824, or :most with `-- param: most = 1GiB`"),
+        (
+            "bytes > 'much'",
+            "with the text 'much': write a number of bytes, or :most with `-- param: most = 1GiB`",
+        ),
+        ("removed_at > '2026-01-01'", "milliseconds since 1970, and is compared with the text '2026-01-01'"),
+    ] {
+        let said = said(condition);
+        assert!(said.contains(message) && said.lines().count() == 1, "{condition}: {said}");
+    }
+    for good in [
+        "bytes > :size",
+        "bytes > :share * 100",
+        "removed_at < :now - :age",
+        "bytes > '7'",
+        "removed_at > 0",
+        "bytes = 0",
+    ] {
+        assert_eq!(said(good), "", "{good}");
+    }
+    let forge = "-- database: forge\n";
+    assert_eq!(ids(forge, &format!("{GOOD} AND removed_at = 'x'")), Vec::<String>::new());
+}
+
+#[test]
+fn an_id_of_another_table_is_told() {
+    let said = |sql: &str| {
+        let all = remarks("", sql, None);
+        all.into_iter().map(|one| one.message).collect::<Vec<_>>().join("\n")
+    };
+    let wrong = said(
+        "SELECT f.id AS repository_id, 'r' AS reason FROM repositories r JOIN fileservers f ON f.id = r.id",
+    );
+    assert!(
+        wrong.contains("7:8: this id is one of fileservers, and repository_id is the id of a repository")
+            || wrong.contains("this id is one of fileservers, and repository_id is the id of a repository"),
+        "{wrong}"
+    );
+    for good in [
+        "SELECT r.id AS repository_id, 'r' AS reason FROM repositories r JOIN fileservers f ON f.id = r.id",
+        "SELECT q.id AS repository_id, 'r' AS reason FROM repositories AS q WHERE miscounted",
+        "WITH x AS (SELECT id FROM repositories WHERE miscounted) SELECT x.id AS repository_id, 'r' AS reason FROM x",
+    ] {
+        assert_eq!(said(good), "", "{good}");
+    }
 }
 
 #[test]

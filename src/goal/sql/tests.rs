@@ -183,3 +183,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_begins_with_no_select_is_told_with_the_word_and_what_is_to_be_done() {
+    let said = |text: &str| admit(text, 0, Engine::Sqlite, &[]).unwrap_err().message;
+    for (text, word, hint) in [
+        ("SELCT 1", "SELCT", "; did you mean SELECT?"),
+        ("wiht x AS (SELECT 1) SELECT 1", "wiht", "; did you mean WITH?"),
+        ("DELETE FROM racks", "DELETE", ""),
+        ("PRAGMA x", "PRAGMA", ""),
+        ("Racks that differ", "Racks", "; if it is prose, begin the line with `--`"),
+        ("Racks that don't\nSELECT 1", "Racks", "; if it is prose, begin the line with `--`"),
+    ] {
+        let begins = format!("it only reads, and \"{word}\" begins here{hint}");
+        assert!(said(text).ends_with(&begins), "{}", said(text));
+    }
+    assert_eq!(
+        said("lint: ignore large-scan once\nSELECT 1"),
+        "this line lacks its `--`: write `-- lint: ignore large-scan once`"
+    );
+    assert_eq!(said("SELECT 'a"), "this string does not end");
+}

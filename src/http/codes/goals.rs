@@ -2,7 +2,7 @@
 //! what is set over goals that does nothing.
 
 use super::{Facts, NAMED, Said, named};
-use crate::model::amount::counted;
+use crate::model::amount::{counted, listed_by};
 use crate::model::goal::{GoalState, GoalStatus};
 
 /// Evaluations in a row that did not finish before a goal is stale.
@@ -27,8 +27,14 @@ pub(super) fn stale(facts: &Facts<'_>) -> Said {
     let names = named(old().map(|one| one.goal.as_str()))?;
     let sentence =
         format!("{names}: unknown for {STALE_AFTER} evaluations or more; its findings are not of now");
-    let why = old().find_map(|one| one.error.clone()).unwrap_or_default();
-    Some((sentence, if why.is_empty() { "trued goal show NAME".to_owned() } else { why }))
+    let one = old().find(|one| one.error.is_some()).or_else(|| old().next())?;
+    Some((sentence, shown(one, one.error.as_deref(), "GOAL_STALE")))
+}
+
+/// An error, and where the whole of it and what to do are told.
+fn shown(one: &GoalStatus, error: Option<&str>, code: &str) -> String {
+    let error = error.map_or_else(String::new, |error| format!("{error}; "));
+    format!("{error}trued goal show {}; docs/runbook/{code}.md", one.goal)
 }
 
 /// A bad edit of a goal that runs is no hurry; a goal of which nothing runs watches over nothing.
@@ -39,18 +45,17 @@ pub(super) fn invalid(facts: &Facts<'_>) -> Said {
     let idle = of(false).map(|names| format!("{names}: the file does not check, and no version of it runs"));
     let edited = of(true)
         .map(|names| format!("{names}: the file on disk is not what runs; the last good version does"));
-    let hint = invalid().find_map(|one| one.file_error.clone()).unwrap_or_default();
+    let hint = invalid().next().map(|one| shown(one, one.file_error.as_deref(), "GOAL_INVALID"));
     let sentences: Vec<_> = idle.into_iter().chain(edited).collect();
-    (!sentences.is_empty()).then(|| (sentences.join("; "), hint))
+    (!sentences.is_empty()).then(|| (sentences.join("; "), hint.unwrap_or_default()))
 }
 
 /// It is refused by `config check` and only told by a start, so that a controller comes up at night.
 pub(super) fn unfit(facts: &Facts<'_>) -> Said {
-    let (first, rest) = facts.unfit.split_at(facts.unfit.len().min(NAMED));
-    let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };
+    let first = listed_by(facts.unfit, NAMED, "; ");
     let hint =
         "it does nothing: mend it or take it out (trued config check, trued goal set NAME --unset KEY)";
-    (!first.is_empty()).then(|| (first.join("; ") + &more, hint.to_owned()))
+    (!first.is_empty()).then(|| (first, hint.to_owned()))
 }
 
 /// What a goal returns; what it returned before it was unknown is as likely now.
@@ -99,6 +104,12 @@ mod tests {
         assert_eq!(said(std::slice::from_ref(&old)).sentence, runs);
         let both = said(&[old, new]);
         assert_eq!((both.code.as_str(), both.sentence), ("GOAL_INVALID", format!("{idle}; {runs}")));
-        assert_eq!(both.hint, "goals/old.sql:7:12: no");
+        let hint = "goals/old.sql:7:12: no; trued goal show old; docs/runbook/GOAL_INVALID.md";
+        assert_eq!(both.hint, hint);
+        let late =
+            GoalStatus { failures: 3, error: Some("timed out".into()), ..goal("a", GoalState::Unknown, 0) };
+        let late = said(&[late]);
+        let hint = "timed out; trued goal show a; docs/runbook/GOAL_STALE.md";
+        assert_eq!((late.code.as_str(), late.hint.as_str()), ("GOAL_STALE", hint));
     }
 }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct GoalList {
     /// By name.
     pub goals: Vec<GoalListed>,
+    /// Files that look like goals and that nobody reads, a sentence for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// One goal with what its file says.

@@ -40,6 +40,10 @@ impl About {
                 word.map(|word| Self::Misplaced(word.to_owned()))
             })
             .or_else(|| clause(message))
+            .or_else(|| {
+                let operator = message.strip_prefix("operator does not exist: ")?;
+                operator.contains(" && ").then(|| Self::Misplaced("&&".to_owned()))
+            })
     }
 
     /// Whether names that there are would help.

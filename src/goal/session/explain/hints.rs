@@ -7,6 +7,7 @@ use crate::goal::Goal;
 use crate::goal::sql::Query;
 use crate::goal::text::did_you_mean;
 use crate::goal::value::Unit;
+use crate::model::amount::listed as first_of;
 use crate::model::published::PUBLISHED;
 
 /// Tables whose columns are told where a name is like none of them, and columns of each.
@@ -72,7 +73,11 @@ fn column(
     if !query.words.iter().any(|word| word == "from") {
         return "; the query has no FROM: say which table it reads".to_owned();
     }
-    let near = did_you_mean(name, columns_of(known, &query.words));
+    if let Some(param) = goal.params.keys().find(|param| param.eq_ignore_ascii_case(name)) {
+        return format!("; the parameter is written :{param}");
+    }
+    let published = |table: &str| !goal.asks_fleet() || PUBLISHED.contains(&table);
+    let near = did_you_mean(name, columns_of(known, &query.words, published));
     if !near.is_empty() {
         return near;
     }
@@ -128,9 +133,7 @@ fn all_tables(goal: &Goal, known: &[Known]) -> String {
     if all.is_empty() {
         return page.to_owned();
     }
-    let (first, rest) = all.split_at(all.len().min(LISTED));
-    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-    format!("; tables and views: {}{more}{page}", first.join(", "))
+    format!("; tables and views: {}{page}", first_of(&all, LISTED))
 }
 
 /// A name before a point that is no table of the query.
@@ -187,9 +190,7 @@ fn listed(goal: &Goal, query: &Query, qualifier: Option<&str>, known: &[Known]) 
     for table in tables.into_iter().take(TABLES) {
         let columns: Vec<_> =
             known.iter().filter(|(of, _)| of == table).map(|(_, name)| name.as_str()).collect();
-        let (first, rest) = columns.split_at(columns.len().min(COLUMNS));
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        text.extend(["; columns of ", table, ": ", &first.join(", "), &more]);
+        text.extend(["; columns of ", table, ": ", &first_of(&columns, COLUMNS)]);
     }
     // The page is about the fleet's own tables.
     if goal.asks_fleet() {
@@ -233,9 +234,14 @@ fn next_word(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len()))
 }
 
-/// Columns of the tables that a query names; of all, where it names none.
-fn columns_of<'a>(known: &'a [Known], words: &'a [String]) -> impl Iterator<Item = &'a str> {
+/// Columns of the tables that a query names; of all that it may read, where it names none.
+fn columns_of<'a>(
+    known: &'a [Known],
+    words: &'a [String],
+    published: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = &'a str> {
     let is_named = move |table: &String| words.binary_search(table).is_ok();
     let any = known.iter().any(|(table, _)| is_named(table));
-    known.iter().filter(move |(table, _)| !any || is_named(table)).map(|(_, column)| column.as_str())
+    let may = move |table: &String| if any { is_named(table) } else { published(table) };
+    known.iter().filter(move |(table, _)| may(table)).map(|(_, column)| column.as_str())
 }

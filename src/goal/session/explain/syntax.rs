@@ -13,6 +13,9 @@ pub fn hint(text: &str, word: &str, at: Option<usize>) -> String {
     if word.eq_ignore_ascii_case("ilike") {
         return "; SQLite has no ILIKE: write lower(x) LIKE 'text'".to_owned();
     }
+    if word.starts_with('&') {
+        return "; write AND where && stands".to_owned();
+    }
     if word.starts_with(['{', '}']) {
         return PARAMETER.to_owned();
     }

@@ -27,6 +27,8 @@ fn a_column_like_no_other_is_told_with_those_of_its_table() {
     }
     let both = said("", "racks, fileservers", "no such column: zorkmid");
     assert!(both.contains("; columns of fileservers: rack_id, url; columns of racks: id, name"), "{both}");
+    let param = said("-- param: zorkmid = 1GiB\n", "racks", "no such column: zorkmid");
+    assert!(param.ends_with("(SQLite 1); the parameter is written :zorkmid"), "{param}");
     let wide = said("", "wide", "no such column: zorkmid");
     assert!(wide.contains("c39 and 59 more") && !wide.contains("c40"), "{wide}");
     let near = said("", "racks", "no such column: nmae");
@@ -120,6 +122,7 @@ fn what_was_meant_where_a_word_cannot_stand_is_told() {
             "; a size is a parameter: `-- param: most = 1GiB`",
         ),
         ("SELECT 1 FROM racks WHERE id > {most}", "{", "; a parameter is declared with `-- param:"),
+        ("SELECT 1 FROM racks WHERE id > 1 && id < 9", "& id", "; write AND where && stands"),
         ("SELECT 1 FROM racks racks2 racks3", "racks3", ""),
     ] {
         let at = text.find(word);
@@ -127,6 +130,8 @@ fn what_was_meant_where_a_word_cannot_stand_is_told() {
         let hint = syntax::hint(text, word, at);
         assert!(hint.starts_with(meant) && hint.is_empty() == meant.is_empty(), "{text}: {hint}");
     }
+    let both = "operator does not exist: boolean && boolean";
+    assert!(of("SELECT 1 AS repository_id FROM racks", both).ends_with("; write AND where && stands"));
     let cast = of("SELECT 1 AS repository_id FROM racks", "unrecognized token: \":\"");
     assert!(cast.ends_with("; a type is written CAST(x AS type)"), "{cast}");
     let from = of("SELECT id AS repository_id", "no such column: id");
