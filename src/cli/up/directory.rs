@@ -27,9 +27,23 @@ const FORMAT: u32 = 1;
 /// journals. On a fuller one a fleet would be begun and never be ready.
 const LEAST_FREE: u64 = 16 * 1024 * 1024;
 
-/// What may lie in a new directory: what an earlier start left that was broken off, files for it that a person laid
-/// there, and what a file system has of its own.
-const OURS: [&str; 7] = ["lock", "version", "keys", "goals", "repairs", "trued.toml", "lost+found"];
+/// What may lie in a directory without a version: what a start left that was broken off, what a person laid there
+/// before the first one (a database from a backup, disks mounted as roots, goals, a configuration), and what a file
+/// system has of its own.
+const OURS: [&str; 12] = [
+    "lock",
+    "keys",
+    "ports.json",
+    "up.json",
+    "trued.db",
+    "trued.db-shm",
+    "trued.db-wal",
+    "fileservers",
+    "goals",
+    "repairs",
+    "trued.toml",
+    "lost+found",
+];
 
 /// A data directory that is ours as long as this is kept.
 #[derive(Debug)]
@@ -245,11 +259,12 @@ mod tests {
     fn a_directory_with_other_files_is_not_begun_in() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("goals")).unwrap();
+        fs::create_dir(directory.path().join("fileservers")).unwrap();
         fs::write(directory.path().join("thesis.tex"), "mine").unwrap();
         let error = DataDirectory::take(directory.path()).unwrap_err();
         assert_eq!(exit_of(&error), Exit::Usage);
         assert!(error.to_string().ends_with("holds no fleet, but other files, as thesis.tex"), "{error}");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing was laid beside them");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "nothing was laid beside them");
         fs::remove_file(directory.path().join("thesis.tex")).unwrap();
         DataDirectory::take(directory.path()).unwrap();
     }
